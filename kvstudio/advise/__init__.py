@@ -1,0 +1,1 @@
+"""A budget or diagnosis to single changes, ranked, and the plan of the fix wizard."""

@@ -1,0 +1,1 @@
+"""Model, settings and devices to a Budget: what llama.cpp will allocate, where."""

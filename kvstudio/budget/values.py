@@ -1,0 +1,160 @@
+"""A Budget: every buffer llama.cpp will allocate, per device, with where each number comes from."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class BufferKind(StrEnum):
+    """Kinds of memory, in the order a bar shows them: what is there before us, then the order of allocation."""
+
+    OTHER_PROCESSES = "other"
+    OVERHEAD = "overhead"
+    MODEL = "model"
+    KV = "kv"
+    RS = "rs"
+    COMPUTE = "compute"
+    OUTPUT = "output"
+
+
+class Provenance(StrEnum):
+    """How a number is known."""
+
+    EXACT = "exact"  # from the header and llama.cpp's rules
+    ESTIMATED = "estimated"  # a formula with a known error
+    MEASURED = "measured"  # printed by the binary
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveConfig:
+    """The settings as the binary will resolve them. `n_gpu_layers` keeps -1 (auto) and -2 (all).
+
+    `flash_attn` is what was asked ("on", "off", "auto"); `flash_attn_on` what it becomes, None if only the log can tell.
+    """
+
+    program: str
+    build: int
+    n_ctx: int
+    n_ctx_seq: int
+    n_parallel: int
+    kv_unified: bool
+    n_batch: int
+    n_ubatch: int
+    n_outputs_max: int
+    cache_type_k: str
+    cache_type_v: str
+    n_gpu_layers: int
+    flash_attn: str
+    flash_attn_on: bool | None
+    split_mode: str
+    kv_offload: bool
+    op_offload: bool
+    swa_full: bool
+    fit: bool
+    pipeline_copies: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """One buffer as the log will name it; `device` is None for host memory, `bytes` None when unknown."""
+
+    name: str
+    device: str | None
+    kind: BufferKind
+    bytes: int | None
+    provenance: Provenance
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """One KV or recurrent cache over all devices. `kind`: `kv`, `kv_swa`, `indexer`, `rs`..."""
+
+    kind: str
+    cells: int
+    layers: int
+    streams: int
+    k_bytes: int
+    v_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceBudget:
+    """What one device (or the host) gives and is asked for, in bytes; unknown is None.
+
+    `need_bytes` is what this launch asks of it: all kinds but other processes, overhead included where it is known.
+    """
+
+    name: str
+    description: str
+    total_bytes: int | None
+    free_bytes: int | None
+    model_bytes: int
+    kv_bytes: int
+    rs_bytes: int
+    compute_bytes: int
+    output_bytes: int
+    overhead_bytes: int | None
+    other_bytes: int | None
+    n_layers: int = 0
+    has_output_layer: bool = False
+
+    def of(self, kind: BufferKind) -> int | None:
+        """Bytes of one kind; None when unknown."""
+        value: int | None = getattr(self, f"{kind.value}_bytes")
+        return value
+
+    @property
+    def need_bytes(self) -> int:
+        buffers = self.model_bytes + self.kv_bytes + self.rs_bytes + self.compute_bytes + self.output_bytes
+        return buffers + (self.overhead_bytes or 0)
+
+    @property
+    def fits(self) -> bool | None:
+        return None if self.free_bytes is None else self.need_bytes <= self.free_bytes
+
+    @property
+    def room_bytes(self) -> int | None:
+        """Free memory left after this launch; negative when it does not fit."""
+        return None if self.free_bytes is None else self.free_bytes - self.need_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFailure:
+    """The allocation that fails first in llama.cpp's own order.
+
+    `free_bytes` is what the device has left at that moment; `limit_bytes` a backend's cap on one allocation, when that
+    is the reason.
+    """
+
+    device: str
+    kind: BufferKind
+    bytes: int
+    short_bytes: int
+    free_bytes: int
+    limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The whole answer for one model, one command line and one set of devices.
+
+    `offloaded_layers` as llama.cpp logs it: (on devices, all), the output layer counted.
+    """
+
+    config: EffectiveConfig
+    offloaded_layers: tuple[int, int]
+    devices: tuple[DeviceBudget, ...]
+    host: DeviceBudget
+    buffers: tuple[Buffer, ...]
+    caches: tuple[Cache, ...]
+    first_failure: FirstFailure | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether every device (and the host, where known) has room; None when a device's memory is unknown."""
+        answers = [d.fits for d in self.devices] + ([self.host.fits] if self.host.fits is not None else [])
+        if False in answers or self.first_failure is not None:
+            return False
+        return None if None in answers or not answers else True

@@ -1,0 +1,50 @@
+"""Case: everything the window shows, as one immutable value."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from kvstudio.advise.values import Fix
+from kvstudio.budget.values import Budget
+from kvstudio.devices.values import Device, Machine
+from kvstudio.diagnose.values import Diagnosis
+from kvstudio.launch.binary import Binary
+from kvstudio.launch.config import LaunchConfig
+from kvstudio.model.values import ModelInfo
+from kvstudio.runlog.values import LogLine
+from kvstudio.verify.values import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Model, devices, settings, budget, runs and note.
+
+    `devices` are all known ones in llama.cpp's order; `chosen` names those that are ticked. `log` and `diagnosis`
+    belong to the log on screen: the last run's, or one that was dropped.
+    """
+
+    config: LaunchConfig = field(default_factory=LaunchConfig)
+    model: ModelInfo | None = None
+    machine: Machine | None = None
+    what_if: tuple[Device, ...] = ()
+    chosen: tuple[str, ...] = ()
+    binary: Binary | None = None
+    budget: Budget | None = None
+    fixes: tuple[Fix, ...] = ()
+    runs: tuple[Run, ...] = ()
+    log: tuple[LogLine, ...] = ()
+    log_source: str = ""
+    diagnosis: Diagnosis | None = None
+    note: str = ""
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Live devices, then what-if ones."""
+        return (self.machine.devices if self.machine else ()) + self.what_if
+
+    @property
+    def chosen_devices(self) -> tuple[Device, ...]:
+        return tuple(d for d in self.devices if d.name in self.chosen)
+
+    def replace(self, **changes: Any) -> Self:
+        """The same page with some values replaced, nothing recomputed; see `kvstudio.case.evolve`."""
+        return replace(self, **changes)

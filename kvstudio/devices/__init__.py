@@ -1,0 +1,1 @@
+"""Devices with their live memory, from every source that knows them."""

@@ -1,0 +1,1 @@
+"""Events, and a budget if there is one, to a Diagnosis."""

@@ -1,0 +1,1 @@
+"""GGUF bytes to a Header: metadata and tensor table, never the weights."""

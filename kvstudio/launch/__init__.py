@@ -1,0 +1,1 @@
+"""Launch settings, command lines, binaries and one running process."""

@@ -1,0 +1,1 @@
+"""Header to ModelInfo: what the architecture means for memory."""

@@ -1,0 +1,1 @@
+"""llama.cpp's own dry run beside our estimate."""

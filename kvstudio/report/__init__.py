@@ -1,0 +1,1 @@
+"""A Case to a filled, redacted bug report."""

@@ -1,0 +1,1 @@
+"""Log bytes to numbered lines and typed events."""

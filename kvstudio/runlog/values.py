@@ -1,0 +1,136 @@
+"""Numbered log lines and the events read from them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line as it stood in the file: `number` counts from 1, `text` is the decoded original without its line end.
+
+    `message` is the text without wrapper prefixes, time and level; `level` one of `D I W E` or None; `time_s` seconds
+    since start where the line says so.
+    """
+
+    number: int
+    text: str
+    message: str
+    level: str | None = None
+    time_s: float | None = None
+
+
+class Phase(StrEnum):
+    """Stages of a launch, in order."""
+
+    FIT = "fit"
+    WEIGHTS = "weights"
+    KV = "kv"
+    RS = "rs"
+    COMPUTE = "compute"
+    WARMUP = "warmup"
+    LISTENING = "listening"
+    GENERATE = "generate"
+    REPEAT = "repeat"
+
+
+@dataclass(frozen=True, slots=True)
+class LogEvent:
+    """Something a line states. Subclasses carry the figures; `line` is the line's number."""
+
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class BufferPrinted(LogEvent):
+    """`Vulkan0 KV buffer size = 512.00 MiB`. `kind`: model, kv, rs, compute, output, lora, mmproj. Bytes are MiB as printed."""
+
+    name: str
+    kind: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CachePrinted(LogEvent):
+    """The `size = ... (cells, layers, seqs)` summary of one KV or RS cache."""
+
+    kind: str
+    cells: int
+    layers: int
+    seqs: int
+    streams: int
+    k_type: str | None
+    v_type: str | None
+    k_bytes: int
+    v_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePrinted(LogEvent):
+    """A device the log names, with MiB figures turned into bytes; None where the line has none."""
+
+    name: str
+    description: str
+    total_bytes: int | None
+    free_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigPrinted(LogEvent):
+    """An effective parameter: `llama_context: n_ctx = 65536`."""
+
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadPrinted(LogEvent):
+    """`offloaded 65/65 layers to GPU`."""
+
+    offloaded: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class BreakdownRow(LogEvent):
+    """A row of llama.cpp's memory breakdown table, in bytes (MiB as printed). `table` counts tables from 1."""
+
+    table: int
+    name: str
+    description: str
+    total_bytes: int | None
+    free_bytes: int | None
+    self_bytes: int
+    model_bytes: int
+    context_bytes: int
+    compute_bytes: int
+    unaccounted_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseReached(LogEvent):
+    """A line that shows a phase has begun or was passed."""
+
+    phase: Phase
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationFailed(LogEvent):
+    """An allocator line. `layer`: A backend allocator, B ggml allocator, C what it was for. Sizes None where not said."""
+
+    layer: str
+    signature: str
+    backend: str | None
+    device: str | None
+    bytes: int | None
+    limit_bytes: int | None
+    bytes_exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Note(LogEvent):
+    """Any other line that means something to a diagnosis: `signature` is its row in the table of patterns."""
+
+    signature: str
+    says: str
+    groups: tuple[tuple[str, str], ...] = ()

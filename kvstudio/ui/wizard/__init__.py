@@ -1,0 +1,1 @@
+"""The fix wizard's pages."""

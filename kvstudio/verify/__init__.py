@@ -1,0 +1,1 @@
+"""A real test launch: run, watch, ask, check, and one outcome."""
