@@ -1,0 +1,7 @@
+"""Entry of the frozen `kvstudio-cli`."""
+
+import sys
+
+from kvstudio.cli import main
+
+sys.exit(main())

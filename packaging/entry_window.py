@@ -1,0 +1,7 @@
+"""Entry of the frozen `kvstudio`."""
+
+import sys
+
+from kvstudio.__main__ import main
+
+sys.exit(main())
