@@ -1,0 +1,79 @@
+"""kvstudio-cli budget: need, room and first failure of a launch."""
+
+import argparse
+
+from kvstudio.budget.estimate import estimate
+from kvstudio.budget.json import to_json
+from kvstudio.budget.values import Budget, BufferKind, DeviceBudget
+from kvstudio.cli.inputs import add_device_options, gather
+from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json, table
+from kvstudio.model.values import ModelInfo
+from kvstudio.units import format_bytes
+
+KINDS = {
+    BufferKind.MODEL: "weights",
+    BufferKind.KV: "KV cache",
+    BufferKind.RS: "RS",
+    BufferKind.COMPUTE: "compute",
+    BufferKind.OUTPUT: "output",
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_device_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    inputs = gather(args)
+    budget = estimate(inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build)
+    if args.json:
+        emit_json(to_json(inputs.model, budget))
+    else:
+        show(inputs.model, budget)
+    return DOES_NOT_FIT if budget.fits is False else DONE
+
+
+def show(model: ModelInfo, budget: Budget) -> None:
+    """The budget as a table, the verdict first."""
+    config = budget.config
+    emit(f"{model.name} ({model.architecture}), {format_bytes(model.size_bytes)}, {config.program} b{config.build}")
+    unified = ", unified" if config.kv_unified else ""
+    emit(
+        f"n_ctx {config.n_ctx}, {config.n_parallel} slots{unified}, K {config.cache_type_k}, V {config.cache_type_v}, "
+        f"{budget.offloaded_layers[0]} of {budget.offloaded_layers[1]} layers on devices"
+    )
+    emit("")
+    emit(verdict(budget))
+    emit("")
+    rows = [["device", *KINDS.values(), "need", "free", "total", ""]]
+    rows += [_row(device) for device in (*budget.devices, budget.host)]
+    for line in table(rows, right=range(1, 9)):
+        emit(line)
+    for note in budget.notes:
+        emit(f"note: {note}")
+
+
+def verdict(budget: Budget) -> str:
+    """One sentence: fits or not, and what fails first."""
+    failure = budget.first_failure
+    if failure is not None:
+        limit = f" (this backend's limit for one allocation is {format_bytes(failure.limit_bytes)})" if failure.limit_bytes else ""
+        return (
+            f"Does not fit: {failure.device} is {format_bytes(failure.short_bytes)} short for the "
+            f"{KINDS.get(failure.kind, failure.kind.value)}, which asks for {format_bytes(failure.bytes)} where "
+            f"{format_bytes(failure.free_bytes)} are free{limit}."
+        )
+    if budget.fits is None:
+        return "Whether it fits is not known: the free memory of a device is unknown."
+    if budget.fits is False:
+        return "Does not fit."
+    rooms = [(d.room_bytes, d.name) for d in budget.devices if d.room_bytes is not None]
+    return f"Fits: {format_bytes(min(rooms)[0])} to spare on {min(rooms)[1]}." if rooms else "Fits."
+
+
+def _row(device: DeviceBudget) -> list[str]:
+    sizes = [format_bytes(device.of(kind) or 0) if device.of(kind) else "-" for kind in KINDS]
+    free = "unknown" if device.free_bytes is None else format_bytes(device.free_bytes)
+    total = "unknown" if device.total_bytes is None else format_bytes(device.total_bytes)
+    mark = "" if device.fits is not False else f"{format_bytes(-(device.room_bytes or 0))} over"
+    return [device.name, *sizes, format_bytes(device.need_bytes), free, total, mark]

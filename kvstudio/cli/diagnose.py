@@ -1,0 +1,42 @@
+"""kvstudio-cli diagnose: the key line of a log and what it means."""
+
+import argparse
+import sys
+
+from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json
+from kvstudio.diagnose.json import to_json
+from kvstudio.diagnose.read import read_log
+from kvstudio.diagnose.values import Diagnosis, Outcome
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("log", metavar="LOG", help="a log file, or - for standard input")
+
+
+def run(args: argparse.Namespace) -> int:
+    source = sys.stdin.buffer.read() if args.log == "-" else args.log
+    diagnosis = read_log(source).diagnosis
+    if args.json:
+        emit_json(to_json(diagnosis))
+    else:
+        show(diagnosis)
+    return DOES_NOT_FIT if diagnosis.outcome is Outcome.FAILED else DONE
+
+
+def show(diagnosis: Diagnosis) -> None:
+    """Sentence, key line, evidence, what to try and what is missing."""
+    emit(f"{diagnosis.title} [{diagnosis.cause.value.replace('_', ' ')}]")
+    emit(diagnosis.summary)
+    if diagnosis.key_line:
+        emit("")
+        emit(f"{diagnosis.key_line.number:>6}: {diagnosis.key_line.text}")
+    if diagnosis.evidence:
+        emit("")
+        emit("evidence:")
+        for item in diagnosis.evidence:
+            emit(f"{item.number if item.number is not None else item.source:>6}  {item.says}")
+    for step in diagnosis.next_steps:
+        change = ", ".join(f"{name} {value}" for name, value in step.change.items())
+        emit(f"try: {change}: {step.why}")
+    for missing in diagnosis.missing:
+        emit(f"missing: {missing}")

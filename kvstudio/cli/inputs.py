@@ -1,0 +1,150 @@
+"""What a command of the terminal works on: the typed command line, the model behind it, devices and binary."""
+
+import argparse
+import os
+import shutil
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from kvstudio.devices.probe import probe
+from kvstudio.devices.snapshot import load as load_snapshot
+from kvstudio.devices.typed import parse_device
+from kvstudio.devices.values import Device, Machine
+from kvstudio.errors import ConfigError, KvStudioError
+from kvstudio.header.reader import read
+from kvstudio.launch.argv import parse_argv
+from kvstudio.launch.binary import Binary, find, inspect, list_devices
+from kvstudio.launch.config import LaunchConfig
+from kvstudio.model.describe import describe
+from kvstudio.model.values import ModelInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """`devices` are the ones to be used, in llama.cpp's order; `host` is None when devices were typed, since then the
+    RAM of this machine says nothing."""
+
+    config: LaunchConfig
+    model: ModelInfo
+    devices: tuple[Device, ...]
+    host: Device | None
+    machine: Machine | None
+    binary: Binary | None
+    build: int | None
+
+
+def add_device_options(parser: argparse.ArgumentParser) -> None:
+    """The options that say which devices a budget is for."""
+    parser.add_argument("--device", action="append", default=[], metavar="NAME=TOTAL[/FREE]",
+                        help="a device to plan for, repeatable: CUDA0=24GiB/22GiB; Host=64GiB for RAM")  # fmt: skip
+    parser.add_argument("--devices", metavar="FILE", help="devices saved by `kvstudio-cli devices --json`")
+    parser.add_argument("--cpu-only", action="store_true", help="no device at all")
+    parser.add_argument("--build", metavar="bNNNNN", type=parse_build, help="llama.cpp build whose rules apply")
+
+
+def parse_build(text: str) -> int:
+    """`b11434` or `11434`."""
+    digits = text[1:] if text[:1] in "bB" else text
+    if not digits.isdigit():
+        raise argparse.ArgumentTypeError(f"not a build: {text!r}; write it like b11434")
+    return int(digits)
+
+
+def parse_command(tokens: list[str]) -> LaunchConfig:
+    """The llama.cpp command line after `--`.
+
+    Raises: ConfigError when there is none or it cannot be understood.
+    """
+    words = tokens[1:] if tokens[:1] == ["--"] else tokens
+    if not words:
+        raise ConfigError(
+            "no llama.cpp command line was given.", "Put it after --, like: -- llama-server -m model.gguf -c 32768"
+        )
+    return parse_argv(tuple(words))
+
+
+def load_model(config: LaunchConfig) -> ModelInfo:
+    """Header and description of the config's model, kept for the next call while the file stays the same.
+
+    Raises: ConfigError without a model; HeaderError for a file that cannot be read.
+    """
+    if not config.model_path:
+        raise ConfigError("the command line names no model.", "Add -m FILE.gguf.")
+    return read_model(config.model_path)
+
+
+def read_model(path: str) -> ModelInfo:
+    """A model by its path (any shard)."""
+    try:
+        status = os.stat(path)
+        stamp = (status.st_size, status.st_mtime_ns)
+    except OSError:
+        stamp = (0, 0)  # the reader says better what is wrong
+    return _read_model(os.path.abspath(path), stamp)
+
+
+@lru_cache(maxsize=64)
+def _read_model(path: str, _stamp: tuple[int, int]) -> ModelInfo:
+    return describe(read(path))
+
+
+def choose_binary(config: LaunchConfig) -> Binary | None:
+    """The program the command names: the path itself, else PATH, else any known place; None when there is none."""
+    named = config.program
+    if os.path.dirname(named):
+        return inspect(named)
+    on_path = shutil.which(named)
+    candidates = [on_path] if on_path else [path for path in find() if Path(path).name == named]
+    if not candidates:
+        return None
+    return _inspect(candidates[0], os.stat(candidates[0]).st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _inspect(path: str, _mtime_ns: int) -> Binary:
+    return inspect(path)
+
+
+def live_machine(binary: Binary | None, env: tuple[tuple[str, str], ...] = ()) -> Machine:
+    """Devices as the binary lists them, merged with what the drivers know; a binary that fails is only a note."""
+    listed, note = None, ""
+    if binary is not None:
+        try:
+            listed = list_devices(binary, env)
+        except KvStudioError as error:
+            note = error.message
+    machine = probe(listed)
+    return replace(machine, notes=(*machine.notes, note)) if note else machine
+
+
+def typed_devices(args: argparse.Namespace) -> tuple[tuple[Device, ...], Device | None] | None:
+    """Devices from the options, and the host if one was typed; None when no option names any."""
+    if args.cpu_only:
+        return (), None
+    if args.devices:
+        machine = load_snapshot(args.devices)
+        return machine.devices, machine.host
+    if not args.device:
+        return None
+    devices = tuple(parse_device(text) for text in args.device)
+    names = [device.name for device in devices]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise ConfigError(f"--device {twice} is given twice.", "Each device needs its own name, as llama.cpp prints it.")
+    host = next((device for device in devices if device.name in ("Host", "CPU")), None)
+    return tuple(device for device in devices if device is not host), host
+
+
+def gather(args: argparse.Namespace, *, need_binary: bool = False) -> Inputs:
+    """Everything a budget needs, from the options and the command line of `args.command`."""
+    config = parse_command(args.command)
+    model = load_model(config)
+    typed = typed_devices(args)
+    binary = choose_binary(config) if need_binary or typed is None else None
+    build = args.build or config.build or (binary.build if binary else None)
+    if typed is not None:
+        devices, host = typed
+        return Inputs(config, model, devices, host, None, binary, build)
+    machine = live_machine(binary, config.env)
+    return Inputs(config, model, machine.devices, machine.host, machine, binary, build)

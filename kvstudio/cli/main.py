@@ -1,0 +1,127 @@
+"""The parser of kvstudio-cli: one subcommand a question, each with one real example in its help."""
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from kvstudio import __version__
+from kvstudio.cli.output import BAD_INPUT, fail, message
+from kvstudio.errors import KvStudioError
+
+#: name: (module, one line, example). A module has `add_options(parser)` and `run(args) -> int`.
+COMMANDS = {
+    "budget": (
+        "what a launch needs on each device, and whether it fits",
+        "kvstudio-cli budget --device CUDA0=24GiB/22.5GiB -- llama-server -m Qwen3-32B-Q4_K_M.gguf -c 32768",
+    ),
+    "max": (
+        "the largest context, most slots or fewest CPU layers that fit",
+        "kvstudio-cli max --for n_ctx --device CUDA0=24GiB -- llama-server -m Qwen3-32B-Q4_K_M.gguf -ctk q8_0 -ctv q8_0",
+    ),
+    "inspect": ("what the header of a GGUF file says", "kvstudio-cli inspect Qwen3-32B-Q4_K_M.gguf"),
+    "devices": ("devices of this machine and their free memory", "kvstudio-cli devices --json > my-machine.json"),
+    "diagnose": (
+        "the line of a log that decided it, and what it means",
+        "docker logs llama 2>&1 | kvstudio-cli diagnose -",
+    ),
+    "launch": (
+        "a real test launch: start, ask, check, stop",
+        "kvstudio-cli launch --repeat 3 -- llama-server -m gemma-3-270m.gguf -c 8192",
+    ),
+    "check": (
+        "llama.cpp's own dry run beside the estimate",
+        "kvstudio-cli check -- llama-server -m gemma-3-270m.gguf -c 8192",
+    ),
+    "fix": (
+        "one variable at a time to a verified command and a root cause",
+        "kvstudio-cli fix --want n_ctx=65536 -- llama-server -m Qwen3-32B-Q4_K_M.gguf -c 65536 -ngl 99 -ts 1,1",
+    ),
+    "report": (
+        "a filled, redacted bug report",
+        "kvstudio-cli report --log server.log -o report.md -- llama-server -m Qwen3-32B-Q4_K_M.gguf -c 65536",
+    ),
+    "history": ("runs that were kept, and two of them compared", "kvstudio-cli history --compare 3 7"),
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole parser; the modules behind the commands are imported only when their command is used."""
+    parser = argparse.ArgumentParser(
+        prog="kvstudio-cli",
+        description="What a GGUF model needs on each device under llama.cpp, and why a launch was refused.",
+        epilog="Exit codes: 0 done (and it fits), 3 done and it does not fit or failed, 2 bad input.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"kvstudio {__version__}")
+    commands = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
+    for name, (line, example) in COMMANDS.items():
+        commands.add_parser(
+            name,
+            help=line,
+            description=line[0].upper() + line[1:] + ".",
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+            add_help=False,
+        )
+    return parser
+
+
+def _command_parser(name: str) -> tuple[argparse.ArgumentParser, Callable[[argparse.Namespace], int]]:
+    line, example = COMMANDS[name]
+    module = import_module(f"kvstudio.cli.{name}")
+    parser = argparse.ArgumentParser(
+        prog=f"kvstudio-cli {name}",
+        description=line[0].upper() + line[1:] + ".",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--json", action="store_true", help="the result as one JSON document on stdout")
+    module.add_options(parser)
+    run: Callable[[argparse.Namespace], int] = module.run
+    return parser, run
+
+
+def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Callable[[argparse.Namespace], int]]:
+    """Our options end at `--`; what follows is llama.cpp's command line and must not be read by argparse."""
+    if not words or words[0] not in COMMANDS:
+        build_parser().parse_args(list(words))
+        raise SystemExit(BAD_INPUT)
+    ours, theirs = list(words[1:]), []
+    if "--" in ours:
+        at = ours.index("--")
+        ours, theirs = ours[:at], ours[at + 1 :]
+    parser, run = _command_parser(words[0])
+    args = parser.parse_args(ours)
+    args.command = theirs
+    return args, run
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code and never raises for bad input.
+
+    Errors: 2 with one clear line on stderr.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+    try:
+        args, run = _parse(list(sys.argv[1:] if argv is None else argv))
+        return run(args)
+    except KvStudioError as error:
+        return fail(error)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else BAD_INPUT if stop.code else 0
+    except KeyboardInterrupt:
+        message("kvstudio-cli: interrupted")
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`); Python would complain again while flushing at exit.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
