@@ -1,0 +1,146 @@
+"""Work off the GUI thread: a function and its values go to a pool, the result comes back on the GUI thread."""
+
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from PySide6.QtCore import QCoreApplication, QObject, QRunnable, QThread, QThreadPool, Signal, Slot
+
+from kvstudio.errors import KvStudioError
+
+Done = Callable[[Any], None]
+Failed = Callable[[KvStudioError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ticket:
+    """Who waits for a result; a newer ticket with the same key makes this one stale."""
+
+    number: int
+    key: str | None
+    done: Done | None
+    failed: Failed | None
+
+
+class _Desk(QObject):
+    """Lives in the GUI thread; results queue here from the pool's threads."""
+
+    arrived = Signal(object, object, object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.newest: dict[str, int] = {}
+        self.issued = 0
+        self.pending = 0
+        self.arrived.connect(self._on_arrived)
+
+    def issue(self, key: str | None, done: Done | None, failed: Failed | None) -> _Ticket:
+        self.issued += 1
+        self.pending += 1
+        if key is not None:
+            self.newest[key] = self.issued
+        return _Ticket(self.issued, key, done, failed)
+
+    def stale(self, ticket: _Ticket) -> bool:
+        return ticket.key is not None and self.newest.get(ticket.key) != ticket.number
+
+    @Slot(object, object, object)
+    def _on_arrived(self, ticket: _Ticket, result: Any, error: BaseException | None) -> None:
+        self.pending -= 1
+        if self.stale(ticket):
+            return
+        if error is None:
+            if ticket.done is not None:
+                ticket.done(result)
+            return
+        if not isinstance(error, KvStudioError):
+            # A defect, not an expected failure: the excepthook shows it with a copy button.
+            sys.excepthook(type(error), error, error.__traceback__)
+            error = KvStudioError(f"Something unexpected happened: {type(error).__name__}: {error}", _where(error))
+        if ticket.failed is not None:
+            ticket.failed(error)
+
+
+class _Job(QRunnable):
+    def __init__(self, desk: _Desk, ticket: _Ticket, fn: Callable[..., Any], values: tuple[Any, ...]) -> None:
+        super().__init__()
+        self._desk = desk
+        self._ticket = ticket
+        self._fn = fn
+        self._values = values
+
+    def run(self) -> None:
+        if self._desk.stale(self._ticket):
+            result, error = None, None
+        else:
+            result, error = _call(self._fn, self._values)
+        try:
+            self._desk.arrived.emit(self._ticket, result, error)
+        except RuntimeError:
+            # The application ended while the job ran and took the desk with it: nobody waits any more.
+            return
+
+
+_desk: _Desk | None = None
+
+
+def run(
+    fn: Callable[..., Any],
+    *values: Any,
+    done: Done | None = None,
+    failed: Failed | None = None,
+    key: str | None = None,
+) -> None:
+    """Call `fn(*values)` in the pool; `done(result)` or `failed(error)` follows on the GUI thread.
+
+    A later call with the same `key` makes this one stale: its result is dropped. Errors that are not a KvStudioError
+    go to `sys.excepthook` as well.
+    """
+    desk = _the_desk()
+    start(_Job(desk, desk.issue(key, done, failed), fn, values))
+
+
+def forget(key: str) -> None:
+    """Drop whatever is under way for `key`."""
+    _the_desk().newest.pop(key, None)
+
+
+def pending() -> int:
+    """Jobs whose results have not arrived yet."""
+    return _desk.pending if _desk is not None else 0
+
+
+def start(job: QRunnable) -> None:
+    """Hand a job to the pool; tests replace this to run jobs at once."""
+    QThreadPool.globalInstance().start(job)
+
+
+def drain(timeout_ms: int) -> bool:
+    """Wait for running jobs at the end of the program; False when some are still running."""
+    QThreadPool.globalInstance().clear()
+    return QThreadPool.globalInstance().waitForDone(timeout_ms)
+
+
+def _the_desk() -> _Desk:
+    global _desk
+    if _desk is None:
+        _desk = _Desk()
+        app = QCoreApplication.instance()
+        if app is not None and _desk.thread() is not app.thread():
+            _desk.moveToThread(app.thread())
+    assert QThread.currentThread() is _desk.thread(), "tasks are started from the GUI thread"
+    return _desk
+
+
+def _call(fn: Callable[..., Any], values: tuple[Any, ...]) -> tuple[Any, BaseException | None]:
+    try:
+        return fn(*values), None
+    except Exception as error:
+        return None, error
+
+
+def _where(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"In {frames[-1].name}, line {frames[-1].lineno} of {frames[-1].filename}." if frames else ""
