@@ -1,0 +1,74 @@
+"""Words and figures as the window writes them; pure, so that a test can read them."""
+
+from PySide6.QtCore import QCoreApplication
+
+from kvstudio.budget.values import BufferKind, Provenance
+from kvstudio.units import GIB, format_gib, group_digits
+
+_CONTEXT = "kvstudio"
+
+
+def tr(source: str) -> str:
+    """A sentence of the window in the user's language."""
+    return QCoreApplication.translate(_CONTEXT, source)
+
+
+def kind_name(kind: BufferKind, short: bool = False) -> str:
+    """What a kind of memory is called: in the legend, or short inside a bar."""
+    long_names = {
+        BufferKind.OTHER_PROCESSES: tr("Other processes"),
+        BufferKind.OVERHEAD: tr("Overhead"),
+        BufferKind.MODEL: tr("Weights"),
+        BufferKind.KV: tr("KV cache"),
+        BufferKind.RS: tr("Recurrent state"),
+        BufferKind.COMPUTE: tr("Compute"),
+        BufferKind.OUTPUT: tr("Output"),
+    }
+    short_names = {BufferKind.OTHER_PROCESSES: tr("Other"), BufferKind.KV: tr("KV"), BufferKind.RS: tr("RS")}
+    return short_names.get(kind, long_names[kind]) if short else long_names[kind]
+
+
+def buffer_noun(kind: BufferKind) -> str:
+    """What asks for memory, as the subject of a sentence."""
+    nouns = {
+        BufferKind.MODEL: tr("the weights"),
+        BufferKind.KV: tr("the KV cache"),
+        BufferKind.RS: tr("the recurrent state"),
+        BufferKind.COMPUTE: tr("the compute buffer"),
+        BufferKind.OUTPUT: tr("the output buffer"),
+        BufferKind.OVERHEAD: tr("the overhead"),
+        BufferKind.OTHER_PROCESSES: tr("other processes"),
+    }
+    return nouns[kind]
+
+
+def provenance_name(provenance: Provenance) -> str:
+    names = {
+        Provenance.EXACT: tr("exact: from the file and llama.cpp's rules"),
+        Provenance.ESTIMATED: tr("estimated: a formula with a known error"),
+        Provenance.MEASURED: tr("measured: printed by the binary"),
+        Provenance.UNKNOWN: tr("unknown"),
+    }
+    return names[provenance]
+
+
+def gib(n_bytes: int | None) -> str:
+    """`18.5`, or a dash for an unknown size."""
+    return "–" if n_bytes is None else format_gib(n_bytes)
+
+
+def small_or_gib(n_bytes: int) -> str:
+    """A room or shortage in words: `0.9 GiB`, but MiB where one decimal of a GiB would say 0.0."""
+    if abs(n_bytes) < GIB // 20:
+        return f"{n_bytes / 1024**2:.1f} MiB"
+    return f"{format_gib(n_bytes)} GiB"
+
+
+def raw_bytes(n_bytes: int) -> str:
+    """`8 321 499 136 bytes` with narrow no-break spaces, for tooltips only."""
+    return tr("{} bytes").format(group_digits(n_bytes))
+
+
+def capital(sentence: str) -> str:
+    """The sentence with its first letter large; names inside stay as they are."""
+    return sentence[:1].upper() + sentence[1:]

@@ -1,0 +1,493 @@
+"""Roles (colours, patterns, fonts, spacing) from the application's palette, and the one application style sheet."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from functools import lru_cache
+from pathlib import Path
+
+from PySide6.QtCore import QDir, Qt
+from PySide6.QtGui import QColor, QFont, QFontDatabase, QFontInfo, QGuiApplication, QPalette
+from PySide6.QtWidgets import QApplication, QPushButton, QStyle, QWidget
+
+from kvstudio.budget.values import BufferKind
+
+RESOURCES = Path(__file__).parent / "resources"
+
+#: Contrast every text on its ground must reach, with a little to spare over WCAG AA.
+_TEXT_CONTRAST = 4.6
+_MUTED_CONTRAST = 5.9
+
+
+class Scheme(StrEnum):
+    """What the user asked for; `SYSTEM` follows the desktop."""
+
+    SYSTEM = "system"
+    LIGHT = "light"
+    DARK = "dark"
+
+
+class Pattern(StrEnum):
+    """What is drawn over a fill so that a kind is known without its colour."""
+
+    NONE = "none"
+    DIAGONAL = "diagonal"
+    DOTS = "dots"
+    HORIZONTAL = "horizontal"
+    VERTICAL = "vertical"
+    GRID = "grid"
+    HATCH = "hatch"
+
+
+@dataclass(frozen=True, slots=True)
+class KindStyle:
+    """How one kind of memory is drawn; `tile` in logical pixels, `line` the pattern's colour with its alpha."""
+
+    fill: QColor
+    edge: QColor
+    ink: QColor
+    pattern: Pattern
+    tile: int
+    line: QColor
+
+
+class Space:
+    """Distances, all on a grid of 4."""
+
+    XS, S, M, L, XL, XXL, XXXL = 4, 8, 12, 16, 20, 24, 32
+    MARGIN = 16
+    CANVAS_MARGIN = 20
+    GROUP = 12
+
+
+class Radius:
+    CHIP, FIELD, CARD, DROP = 4, 5, 6, 10
+
+
+class Size:
+    """Heights and widths the parts share."""
+
+    TOOL_BAR, STRIP, FOOT = 48, 40, 60
+    CONTROL, LOG_ROW, LIST_ROW = 28, 20, 52
+    LEFT, LEFT_SMALL, SETTINGS, DIAGNOSIS, WIZARD_SIDE = 248, 232, 312, 344, 336
+    #: Windows narrower or lower than this use the small forms.
+    SMALL_WIDTH, SMALL_HEIGHT = 1200, 760
+
+
+class Step(Enum):
+    """Type sizes in pixels where the system's size is 13."""
+
+    CAPTION = 11
+    SMALL = 12
+    BODY = 13
+    TITLE = 15
+    PAGE = 20
+
+
+_SMALLEST_FONT = 11
+_REFERENCE_FONT = 13
+
+Weight = QFont.Weight
+
+
+def mix(a: QColor, b: QColor, t: float) -> QColor:
+    """`t` parts of `a` over `1 - t` parts of `b`, opaque."""
+    one = (a.red(), a.green(), a.blue())
+    two = (b.red(), b.green(), b.blue())
+    return QColor(*(round(x * t + y * (1 - t)) for x, y in zip(one, two)))
+
+
+def with_alpha(color: QColor, alpha: float) -> QColor:
+    """The colour at `alpha` of 0 to 1."""
+    seen = QColor(color)
+    seen.setAlphaF(alpha)
+    return seen
+
+
+def luminance(color: QColor) -> float:
+    """Relative luminance as WCAG defines it, 0 to 1."""
+
+    def linear(channel: float) -> float:
+        return channel / 12.92 if channel <= 0.03928 else ((channel + 0.055) / 1.055) ** 2.4
+
+    return 0.2126 * linear(color.redF()) + 0.7152 * linear(color.greenF()) + 0.0722 * linear(color.blueF())
+
+
+def contrast(a: QColor, b: QColor) -> float:
+    """WCAG contrast of two opaque colours, 1 to 21."""
+    high, low = sorted((luminance(a), luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def _until(color: QColor, factor: float, enough: Callable[[QColor], bool]) -> QColor:
+    """Scale a colour step by step until it is enough, or until it no longer changes."""
+    seen = color
+    while not enough(seen):
+        channels = (seen.red(), seen.green(), seen.blue())
+        moved = QColor(*(min(255, round(c * factor)) for c in channels))
+        if moved == seen:
+            break
+        seen = moved
+    return seen
+
+
+_LIGHTER = 1.04
+_DARKER = 1 / _LIGHTER
+
+_ACCENT_GROUND = QColor("#FFFFFF")
+_OVERFLOW = QColor("#D93025")
+
+#: kind: light fill, edge, ink; dark ones; pattern, tile, alpha; whether its lines take the ink (light, dark).
+_KINDS: dict[BufferKind, tuple[tuple[str, str, str], tuple[str, str, str], Pattern, int, float, tuple[bool, bool]]] = {
+    BufferKind.OTHER_PROCESSES: (
+        ("#C9CED6", "#646E7B", "#1F242B"),
+        ("#5A616B", "#A3ACB8", "#FFFFFF"),
+        Pattern.DIAGONAL,
+        6,
+        0.75,
+        (False, False),
+    ),
+    BufferKind.OVERHEAD: (
+        ("#6B7684", "#4A5563", "#FFFFFF"),
+        ("#98A2AF", "#C3CBD5", "#15181C"),
+        Pattern.NONE,
+        0,
+        0.0,
+        (False, False),
+    ),
+    BufferKind.MODEL: (
+        ("#2F67B1", "#1E4A86", "#FFFFFF"),
+        ("#5A93DE", "#9CC2F2", "#0B1626"),
+        Pattern.NONE,
+        0,
+        0.0,
+        (False, False),
+    ),
+    BufferKind.KV: (
+        ("#F2A93B", "#9A5B00", "#2A1800"),
+        ("#F0AE4B", "#FFD79A", "#241500"),
+        Pattern.DOTS,
+        5,
+        0.45,
+        (False, False),
+    ),
+    BufferKind.RS: (
+        ("#52AF9F", "#12665A", "#03201B"),
+        ("#278072", "#8FDCCD", "#FFFFFF"),
+        Pattern.HORIZONTAL,
+        4,
+        0.6,
+        (True, True),
+    ),
+    BufferKind.COMPUTE: (
+        ("#BFA2DE", "#6F4A9A", "#26113F"),
+        ("#A98BD0", "#D9C8F2", "#1B0A30"),
+        Pattern.VERTICAL,
+        4,
+        0.55,
+        (False, False),
+    ),
+    BufferKind.OUTPUT: (
+        ("#94345F", "#5E1538", "#FFFFFF"),
+        ("#EDA9C8", "#FBDCEA", "#35091E"),
+        Pattern.GRID,
+        5,
+        0.5,
+        (True, False),
+    ),
+}
+
+
+def _kind_style(kind: BufferKind, dark: bool) -> KindStyle:
+    light_names, dark_names, pattern, tile, alpha, takes_ink = _KINDS[kind]
+    fill, edge, ink = (QColor(name) for name in (dark_names if dark else light_names))
+    return KindStyle(fill, edge, ink, pattern, tile, with_alpha(ink if takes_ink[dark] else edge, alpha))
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """Every colour the window uses, from one palette. Names say the role, never the hue."""
+
+    dark: bool
+    ground: QColor
+    canvas: QColor
+    ink: QColor
+    muted: QColor
+    faint: QColor
+    hairline: QColor
+    control_edge: QColor
+    control_hover: QColor
+    control_pressed: QColor
+    ground_hover: QColor
+    accent: QColor
+    accent_fill: QColor
+    accent_text: QColor
+    on_accent: QColor
+    checked_fill: QColor
+    selected_fill: QColor
+    chip_fill: QColor
+    track: QColor
+    bad: QColor
+    bad_fill: QColor
+    good: QColor
+    good_fill: QColor
+    warn: QColor
+    warn_fill: QColor
+    redaction: QColor
+    redaction_ink: QColor
+    kinds: dict[BufferKind, KindStyle]
+    overflow: KindStyle
+
+    @staticmethod
+    def current() -> "Theme":
+        """The roles of the application's palette as it is now; cheap, call it while painting."""
+        return _theme(QGuiApplication.palette().cacheKey())
+
+    @staticmethod
+    def of(palette: QPalette) -> "Theme":
+        """The roles of any palette."""
+        return _derive(palette)
+
+    def state(self, name: str) -> tuple[QColor, QColor]:
+        """Text and fill of `bad`, `good`, `warn`, `accent`, or `neutral`."""
+        states = {
+            "bad": (self.bad, self.bad_fill),
+            "good": (self.good, self.good_fill),
+            "warn": (self.warn, self.warn_fill),
+            "accent": (self.accent_text, self.checked_fill),
+        }
+        return states.get(name, (self.muted, self.chip_fill))
+
+    def state_edge(self, name: str) -> QColor:
+        """Edge of a card in that state."""
+        return mix(self.state(name)[0], self.canvas, 0.45) if name != "neutral" else self.hairline
+
+
+@lru_cache(maxsize=8)
+def _theme(_cache_key: int) -> Theme:
+    return _derive(QGuiApplication.palette())
+
+
+def _derive(palette: QPalette) -> Theme:
+    ground = palette.color(QPalette.ColorRole.Window)
+    canvas = palette.color(QPalette.ColorRole.Base)
+    ink = palette.color(QPalette.ColorRole.WindowText)
+    accent = palette.color(QPalette.ColorRole.Accent)
+    dark = luminance(ink) > luminance(ground)
+
+    def pick(light: float, dark_value: float) -> float:
+        return dark_value if dark else light
+
+    accent_fill = _until(accent, _DARKER, lambda c: contrast(c, _ACCENT_GROUND) >= _TEXT_CONTRAST)
+    accent_text = _until(accent, _LIGHTER if dark else _DARKER, lambda c: contrast(c, ground) >= _TEXT_CONTRAST)
+    bad = QColor("#FF8F86" if dark else "#B3261E")
+    warn = QColor("#F2BE5C" if dark else "#7A4F00")
+    warn_fill = mix(QColor("#F2A93B"), canvas, pick(0.16, 0.18))
+    overflow_fill = mix(_OVERFLOW, canvas, pick(0.14, 0.28))
+    return Theme(
+        dark=dark,
+        ground=ground,
+        canvas=canvas,
+        ink=ink,
+        muted=_muted(ink, ground, pick(0.64, 0.68)),
+        faint=mix(ink, ground, pick(0.45, 0.45)),
+        hairline=mix(ink, ground, pick(0.15, 0.17)),
+        control_edge=mix(ink, ground, pick(0.43, 0.34)),
+        control_hover=mix(ink, canvas, 0.05),
+        control_pressed=mix(ink, canvas, 0.11),
+        ground_hover=mix(ink, ground, 0.07),
+        accent=accent,
+        accent_fill=accent_fill,
+        accent_text=accent_text,
+        on_accent=QColor(_ACCENT_GROUND),
+        checked_fill=mix(accent, canvas, pick(0.18, 0.34)),
+        selected_fill=mix(accent, ground, pick(0.14, 0.22)),
+        chip_fill=mix(ink, canvas, 0.08),
+        track=mix(ink, canvas, pick(0.05, 0.08)),
+        bad=bad,
+        bad_fill=mix(_OVERFLOW, canvas, pick(0.09, 0.17)),
+        good=QColor("#79D39A" if dark else "#1A6E38"),
+        good_fill=mix(QColor("#1E8E3E"), canvas, pick(0.10, 0.20)),
+        warn=warn,
+        warn_fill=warn_fill,
+        redaction=warn_fill if dark else QColor("#FBE7C3"),
+        redaction_ink=warn if dark else QColor("#4A3000"),
+        kinds={kind: _kind_style(kind, dark) for kind in BufferKind},
+        overflow=KindStyle(overflow_fill, bad, bad, Pattern.HATCH, 8, bad),
+    )
+
+
+def _muted(ink: QColor, ground: QColor, parts: float) -> QColor:
+    # A palette of little contrast has less to give away.
+    while parts < 1 and contrast(mix(ink, ground, parts), ground) < _MUTED_CONTRAST:
+        parts += 0.04
+    return mix(ink, ground, min(parts, 1.0))
+
+
+def _tabular(font: QFont) -> QFont:
+    font.setFeature(QFont.Tag("tnum"), 1)
+    return font
+
+
+def _pixels(step: Step, base: QFont) -> int:
+    return max(_SMALLEST_FONT, round(QFontInfo(base).pixelSize() * step.value / _REFERENCE_FONT))
+
+
+def font(step: Step = Step.BODY, weight: QFont.Weight = Weight.Normal) -> QFont:
+    """The system's font at a step of the scale, with tabular figures."""
+    seen = QFont(QApplication.font())
+    seen.setPixelSize(_pixels(step, QApplication.font()))
+    seen.setWeight(weight)
+    return _tabular(seen)
+
+
+def mono(step: Step = Step.SMALL, weight: QFont.Weight = Weight.Normal) -> QFont:
+    """The system's fixed font at a step; contextual alternates off, so that `--host` is no ligature."""
+    app = QApplication.instance()
+    name = app.property("monoFamily") if app is not None else None
+    seen = QFont(name) if name else QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
+    seen.setPixelSize(_pixels(step, QApplication.font()))
+    seen.setWeight(weight)
+    seen.setFeature(QFont.Tag("calt"), 0)
+    return _tabular(seen)
+
+
+def reduced_motion(widget: QWidget) -> bool:
+    """Whether the platform asks for no animation."""
+    return widget.style().styleHint(QStyle.StyleHint.SH_Widget_Animation_Duration, None, widget) == 0
+
+
+def set_scheme(app: QApplication, scheme: Scheme) -> bool:
+    """Ask the desktop for a colour scheme; False where the platform ignores it (bare X11, offscreen)."""
+    hints = app.styleHints()
+    if scheme is Scheme.SYSTEM:
+        hints.unsetColorScheme()
+        return True
+    wanted = Qt.ColorScheme.Dark if scheme is Scheme.DARK else Qt.ColorScheme.Light
+    hints.setColorScheme(wanted)
+    return Theme.current().dark is (scheme is Scheme.DARK)
+
+
+def apply(app: QApplication, scheme: Scheme = Scheme.SYSTEM, *, family: str = "", mono_family: str = "") -> bool:
+    """Give the application its style, fonts and sheet, and keep the sheet in step with the palette.
+
+    `family` and `mono_family` replace the system's fonts (13 px), for pictures. Returns what `set_scheme` says.
+    """
+    QDir.setSearchPaths("kvstudio", [str(RESOURCES)])
+    app.setStyle("Fusion")
+    followed = set_scheme(app, scheme)
+    # After the scheme: a desktop theme that changes puts its own fonts back.
+    base = QFont(family) if family else QFontDatabase.systemFont(QFontDatabase.SystemFont.GeneralFont)
+    if family:
+        base.setPixelSize(_REFERENCE_FONT)
+    app.setFont(_tabular(base))
+    if mono_family:
+        app.setProperty("monoFamily", mono_family)
+    app.setStyleSheet(style_sheet(Theme.current()))
+    # Once only: the property remembers, so that applying again does not add a second connection.
+    if not app.property("followsPalette"):
+        app.paletteChanged.connect(_on_palette_changed)
+        app.setProperty("followsPalette", True)
+    return followed
+
+
+def _on_palette_changed(_palette: QPalette) -> None:
+    app = QApplication.instance()
+    sheet = style_sheet(Theme.current())
+    if isinstance(app, QApplication) and app.styleSheet() != sheet:
+        app.setStyleSheet(sheet)
+
+
+def set_primary(button: QPushButton, primary: bool = True) -> None:
+    """Make a button the window's one filled button, or an ordinary one again."""
+    if button.property("primary") == primary:
+        return
+    button.setProperty("primary", primary)
+    repolish(button)
+
+
+def repolish(widget: QWidget) -> None:
+    """Have the sheet look at a widget's properties again."""
+    widget.style().unpolish(widget)
+    widget.style().polish(widget)
+    widget.update()
+
+
+def _names(theme: Theme) -> dict[str, str]:
+    colours = {name: getattr(theme, name) for name in Theme.__slots__}
+    named = {name: value.name() for name, value in colours.items() if isinstance(value, QColor)}
+    return named | {
+        "knob": (mix(theme.ink, theme.canvas, 0.95) if theme.dark else theme.canvas).name(),
+        "scheme": "dark" if theme.dark else "light",
+        "primary_hover": mix(theme.ink if theme.dark else QColor("#000000"), theme.accent_fill, 0.12).name(),
+        "primary_pressed": mix(QColor("#000000"), theme.accent_fill, 0.25).name(),
+    }
+
+
+def style_sheet(theme: Theme) -> str:
+    """The application's one sheet: finish for the native widgets, never function."""
+    return _SHEET.format_map(_names(theme))
+
+
+_SHEET = """
+QPushButton {{ background: {canvas}; color: {ink}; border: 1px solid {control_edge}; border-radius: 5px;
+  padding: 5px 12px; min-height: 16px; }}
+QPushButton:hover {{ background: {control_hover}; }}
+QPushButton:pressed, QPushButton:checked {{ background: {control_pressed}; }}
+QPushButton:disabled {{ color: {faint}; border-color: {hairline}; }}
+QPushButton:focus {{ border: 2px solid {accent_text}; padding: 4px 11px; }}
+QPushButton[primary="true"] {{ background: {accent_fill}; color: {on_accent}; border-color: {accent_fill};
+  font-weight: 600; }}
+QPushButton[primary="true"]:hover {{ background: {primary_hover}; border-color: {primary_hover}; }}
+QPushButton[primary="true"]:pressed {{ background: {primary_pressed}; }}
+QPushButton[primary="true"]:focus {{ border: 2px solid {ink}; }}
+QPushButton[primary="true"]:disabled {{ background: {control_pressed}; color: {faint}; border-color: {hairline}; }}
+QPushButton[link="true"] {{ background: transparent; color: {accent_text}; border: 1px solid transparent;
+  padding: 1px 3px; font-weight: 500; }}
+QPushButton[link="true"]:hover {{ text-decoration: underline; }}
+QPushButton[link="true"]:focus {{ border: 2px solid {accent_text}; padding: 0px 2px; }}
+QPushButton[link="true"]:disabled {{ color: {faint}; }}
+QToolButton {{ background: transparent; color: {ink}; border: 1px solid transparent; border-radius: 5px;
+  padding: 5px; }}
+QToolButton:hover {{ background: {ground_hover}; }}
+QToolButton:pressed, QToolButton:checked {{ background: {control_pressed}; }}
+QToolButton:focus {{ border: 2px solid {accent_text}; padding: 4px; }}
+QToolButton:disabled {{ color: {faint}; }}
+QToolButton::menu-indicator {{ image: none; width: 0; }}
+QComboBox {{ background: {canvas}; color: {ink}; border: 1px solid {control_edge}; border-radius: 5px;
+  padding: 3px 6px; min-height: 20px; max-height: 20px; }}
+QComboBox:focus {{ border: 2px solid {accent_text}; padding: 2px 5px; }}
+QComboBox:disabled {{ color: {faint}; border-color: {hairline}; }}
+QComboBox::drop-down {{ border: none; width: 18px; }}
+QComboBox::down-arrow {{ image: url(kvstudio:arrow-down-{scheme}.svg); width: 12px; height: 12px; }}
+QComboBox QAbstractItemView {{ background: {canvas}; color: {ink}; border: 1px solid {control_edge};
+  selection-background-color: {checked_fill}; selection-color: {ink}; outline: none; }}
+QLineEdit, QPlainTextEdit[field="true"] {{ background: {canvas}; color: {ink}; border: 1px solid {control_edge};
+  border-radius: 5px; padding: 3px 7px; selection-background-color: {accent_fill}; selection-color: {on_accent}; }}
+QLineEdit {{ min-height: 20px; max-height: 20px; }}
+QLineEdit:focus, QPlainTextEdit[field="true"]:focus {{ border: 2px solid {accent_text}; padding: 2px 6px; }}
+QLineEdit:disabled {{ color: {faint}; border-color: {hairline}; }}
+QAbstractSpinBox {{ background: {canvas}; color: {ink}; border: 1px solid {control_edge}; border-radius: 5px;
+  padding: 3px 6px; min-height: 20px; max-height: 20px; selection-background-color: {accent_fill};
+  selection-color: {on_accent}; }}
+QAbstractSpinBox:focus {{ border: 2px solid {accent_text}; padding: 2px 5px; }}
+QAbstractSpinBox:disabled {{ color: {faint}; border-color: {hairline}; }}
+QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{ border: none; background: transparent; width: 16px; }}
+QAbstractSpinBox::up-arrow {{ image: url(kvstudio:arrow-up-{scheme}.svg); width: 10px; height: 10px; }}
+QAbstractSpinBox::down-arrow {{ image: url(kvstudio:arrow-down-{scheme}.svg); width: 10px; height: 10px; }}
+QSlider::groove:horizontal {{ height: 4px; border-radius: 2px; background: {control_edge}; }}
+QSlider::sub-page:horizontal {{ height: 4px; border-radius: 2px; background: {accent_fill}; }}
+QSlider::handle:horizontal {{ width: 14px; height: 14px; margin: -6px 0; border-radius: 8px;
+  background: {knob}; border: 1px solid {control_edge}; }}
+QSlider::handle:horizontal:focus {{ border: 2px solid {accent_text}; width: 12px; height: 12px; }}
+QSlider::sub-page:horizontal:disabled {{ background: {hairline}; }}
+QCheckBox {{ spacing: 8px; }}
+QCheckBox::indicator {{ width: 14px; height: 14px; border: 1px solid {control_edge}; border-radius: 4px;
+  background: {canvas}; }}
+QCheckBox::indicator:hover {{ background: {control_hover}; }}
+QCheckBox::indicator:checked {{ background: {accent_fill}; border-color: {accent_fill};
+  image: url(kvstudio:check-white.svg); }}
+QCheckBox::indicator:focus {{ border: 2px solid {accent_text}; width: 12px; height: 12px; }}
+QCheckBox::indicator:disabled {{ border-color: {hairline}; }}
+QToolTip {{ background: {canvas}; color: {ink}; border: 1px solid {control_edge}; padding: 6px 8px; }}
+"""
