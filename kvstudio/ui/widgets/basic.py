@@ -5,6 +5,7 @@ from PySide6.QtGui import (
     QColor,
     QFont,
     QFontMetrics,
+    QKeyEvent,
     QPainter,
     QPainterPath,
     QPaintEvent,
