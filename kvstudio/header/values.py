@@ -32,7 +32,7 @@ class TensorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One file of the model. `need_bytes` is where the last tensor ends; a smaller `size_bytes` is an incomplete file."""
+    """One file of the model. `need_bytes` is where the last tensor ends; a smaller `size_bytes` is incomplete."""
 
     path: str
     size_bytes: int
