@@ -1,0 +1,314 @@
+"""One function per variable: the smallest change of it that should make the launch fit, or None."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from kvstudio.advise.situation import Situation
+from kvstudio.advise.values import Fix
+from kvstudio.budget.values import Budget, BufferKind
+from kvstudio.launch.config import LaunchConfig
+from kvstudio.units import format_bytes
+
+#: Contexts are padded to this many cells (llama.cpp `llama_context`, b11434), so smaller steps change nothing.
+CTX_STEP = 256
+SMALLEST_CTX = 2048
+#: K/V types from the most to the least precise, as far as each one saves something.
+CACHE_LADDER = ("f32", "f16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
+_PRECISION = {
+    "q8_0": "slightly less precise cache",
+    "q5_1": "less precise cache",
+    "q5_0": "less precise cache",
+    "q4_1": "clearly less precise cache",
+    "q4_0": "clearly less precise cache",
+    "f16": "half the precision of f32",
+}
+
+FixFunction = Callable[[Situation], Fix | None]
+
+
+def _fix(s: Situation, variable: str, change: dict[str, Any], title: str, why: str, cost: str) -> Fix | None:
+    """A Fix of exactly one variable, or None when it would not fit or makes the culprit worse."""
+    config, budget = s.try_change(**change)
+    if not s.fits(budget) or s.need_of_culprit(budget) > s.need_of_culprit(s.budget):
+        return None
+    (field, after), before = next(iter(change.items())), getattr(s.config, next(iter(change)))
+    del field
+    return Fix(variable, before, after, title, why, cost, config, budget, s.room_bytes(budget))
+
+
+def _first_that_fits(s: Situation, field: str, values: Iterable[Any]) -> Any | None:
+    """The first value, in the order given (least harm first), whose budget fits."""
+    return next((value for value in values if s.fits(s.try_change(**{field: value})[1])), None)
+
+
+def _largest_that_fits(s: Situation, field: str, lowest: int, highest: int, step: int = 1) -> int | None:
+    """The largest multiple of `step` in [lowest, highest] that fits, for a need that grows with the value."""
+    low, high = math.ceil(lowest / step), highest // step
+    best = None
+    while low <= high:
+        middle = (low + high) // 2
+        if s.fits(s.try_change(**{field: middle * step})[1]):
+            best, low = middle * step, middle + 1
+        else:
+            high = middle - 1
+    return best
+
+
+def split_by_free_memory(s: Situation) -> Fix | None:
+    """Drop a typed -ts, so that llama.cpp shares layers out by free memory."""
+    if s.config.tensor_split is None or len(s.devices) < 2:
+        return None
+    why = "Without -ts, llama.cpp shares the layers out by the free memory of each device."
+    return _fix(s, "tensor_split", {"tensor_split": None}, "Split by free memory", why, "no cost")
+
+
+def split_ratio(s: Situation) -> Fix | None:
+    """A ratio of whole layers that fits: layers move from the device that is short to those with room."""
+    ratio = balanced_ratio(s)
+    if ratio is None or ratio == s.config.tensor_split:
+        return None
+    text = ",".join(f"{share:g}" for share in ratio)
+    why = "Layers move from the device that is short to one that has room; the sum stays the same."
+    return _fix(s, "tensor_split", {"tensor_split": ratio}, f"Split ratio {text}", why, "no cost")
+
+
+def balanced_ratio(s: Situation) -> tuple[float, ...] | None:
+    """Layer counts per device that fit, found by moving one layer at a time off the tightest device."""
+    budget = s.budget
+    if len(budget.devices) < 2 or (s.config.split_mode or "layer") != "layer":
+        return None
+    counts = [d.n_layers + d.has_output_layer for d in budget.devices]
+    if sum(counts) == 0:
+        return None
+    seen = set()
+    for _ in range(2 * sum(counts)):
+        ratio = tuple(float(count) for count in counts)
+        if ratio in seen:
+            return None
+        seen.add(ratio)
+        _, tried = s.try_change(tensor_split=ratio)
+        if s.fits(tried):
+            return ratio
+        rooms = [s.capacity_bytes.get(d.name, d.free_bytes or 0) - d.need_bytes for d in tried.devices]
+        tight, loose = rooms.index(min(rooms)), rooms.index(max(rooms))
+        if tight == loose or counts[tight] == 0:
+            return None
+        counts[tight] -= 1
+        counts[loose] += 1
+    return None
+
+
+def context(s: Situation) -> Fix | None:
+    """The largest context that fits, never under SMALLEST_CTX a slot."""
+    effective = s.budget.config
+    floor = SMALLEST_CTX * (1 if effective.kv_unified else effective.n_parallel)
+    step = CTX_STEP * (1 if effective.kv_unified else effective.n_parallel)
+    best = _largest_that_fits(s, "n_ctx", floor, effective.n_ctx - 1, step)
+    if best is None:
+        return None
+    best = _rounder(best, s, step)
+    why = f"{best} is the largest context that leaves every device room; {effective.n_ctx} does not."
+    return _fix(s, "n_ctx", {"n_ctx": best}, f"Context {best}", why, "shorter context")
+
+
+def _rounder(n_ctx: int, s: Situation, step: int) -> int:
+    """A value people would type (a multiple of 4096 or 1024) when it costs under a tenth of the context."""
+    for unit in (8192, 4096, 1024):
+        rounded = n_ctx // unit * unit
+        if unit % step == 0 and rounded >= 0.9 * n_ctx:
+            return rounded
+    return n_ctx
+
+
+def slots(s: Situation) -> Fix | None:
+    """The most slots, below the current number, that fit."""
+    current = s.budget.config.n_parallel
+    best = _largest_that_fits(s, "n_parallel", 1, current - 1)
+    if best is None:
+        return None
+    why = "Recurrent state, sliding-window cells and logits rows are kept per slot."
+    unit = "slot" if best == 1 else "slots"
+    return _fix(s, "n_parallel", {"n_parallel": best}, f"{best} {unit}", why, "fewer requests at once")
+
+
+def _cheaper_types(current: str) -> tuple[str, ...]:
+    at = CACHE_LADDER.index(current) if current in CACHE_LADDER else 1
+    return CACHE_LADDER[at + 1 :]
+
+
+def same_cache_types(s: Situation) -> bool:
+    """Whether this model refuses different K and V types (latent attention keeps only K)."""
+    return bool(s.model.hparams.get("is_mla")) or s.model.architecture == "deepseek4"
+
+
+def cache_type(s: Situation, side: str) -> Fix | None:
+    """The most precise smaller type for K or V alone that fits."""
+    if same_cache_types(s) or (side == "v" and s.budget.config.flash_attn_on is False):
+        return None
+    field = f"cache_type_{side}"
+    current = s.budget.config.cache_type_k if side == "k" else s.budget.config.cache_type_v
+    best = _first_that_fits(s, field, _cheaper_types(current))
+    if best is None:
+        return None
+    letter = side.upper()
+    why = f"{letter} of the KV cache takes less as {best} than as {current}."
+    return _fix(s, field, {field: best}, f"{letter} type {best}", why, _PRECISION[best])
+
+
+def cache_type_k(s: Situation) -> Fix | None:
+    return cache_type(s, "k")
+
+
+def cache_type_v(s: Situation) -> Fix | None:
+    return cache_type(s, "v")
+
+
+def cache_types(s: Situation) -> Fix | None:
+    """K and V to the same smaller type: one decision for the person, two flags for llama.cpp."""
+    effective = s.budget.config
+    if effective.flash_attn_on is False:
+        return None
+    for name in _cheaper_types(effective.cache_type_k):
+        config, budget = s.try_change(cache_type_k=name, cache_type_v=name)
+        if s.fits(budget):
+            before = (effective.cache_type_k, effective.cache_type_v)
+            why = f"The KV cache takes less as {name} than as {effective.cache_type_k}."
+            title, room = f"K and V type {name}", s.room_bytes(budget)
+            return Fix("cache_type", before, (name, name), title, why, _PRECISION[name], config, budget, room)
+    return None
+
+
+def swa_full_off(s: Situation) -> Fix | None:
+    """Keep only the window of sliding-window layers."""
+    if not s.budget.config.swa_full or not any(layer.is_swa for layer in s.model.layers):
+        return None
+    why = "--swa-full keeps the whole context for layers that only look at a window."
+    return _fix(s, "swa_full", {"swa_full": None}, "No --swa-full", why, "less prompt reuse")
+
+
+def flash_attention(s: Situation) -> Fix | None:
+    """Flash attention on, where it was switched off."""
+    if s.config.flash_attn != "off" or s.model.architecture == "grok":
+        return None
+    why = "Without flash attention the scores of all heads over the whole context are kept in the compute buffer."
+    return _fix(s, "flash_attn", {"flash_attn": "on"}, "Flash attention on", why, "no cost where the device has it")
+
+
+def micro_batch(s: Situation) -> Fix | None:
+    """The largest smaller n_ubatch that fits."""
+    current = s.budget.config.n_ubatch
+    sizes = [size for size in (4096, 2048, 1024, 512, 256, 128, 64, 32) if size < current]
+    best = _first_that_fits(s, "n_ubatch", sizes)
+    if best is None:
+        return None
+    why = f"Most of the compute buffer is in proportion to n_ubatch, {current} now."
+    return _fix(s, "n_ubatch", {"n_ubatch": best}, f"Micro-batch {best}", why, "slower prompt processing")
+
+
+def gpu_layers(s: Situation) -> Fix | None:
+    """The most layers on devices, below the current number, that fit."""
+    offloaded, _ = s.budget.offloaded_layers
+    if not s.devices or offloaded == 0:
+        return None
+    best = _largest_that_fits(s, "n_gpu_layers", 0, offloaded - 1)
+    if best is None:
+        return None
+    why = f"{offloaded - best} of {offloaded} layers, with their share of the KV cache, stay in RAM."
+    return _fix(s, "n_gpu_layers", {"n_gpu_layers": best}, f"GPU layers {best}", why, "slower generation")
+
+
+def experts_on_cpu(s: Situation) -> Fix | None:
+    """The fewest layers whose experts stay in RAM."""
+    if not s.model.n_expert or s.config.cpu_moe or s.config.override_tensor:
+        return None
+    low, high = (s.config.n_cpu_moe or 0) + 1, s.model.n_layer
+    best = None
+    while low <= high:
+        middle = (low + high) // 2
+        if s.fits(s.try_change(n_cpu_moe=middle)[1]):
+            best, high = middle, middle - 1
+        else:
+            low = middle + 1
+    if best is None:
+        return None
+    why = f"The experts of {best} layers stay in RAM; attention and shared weights stay on the device."
+    return _fix(s, "n_cpu_moe", {"n_cpu_moe": best}, f"Experts of {best} layers on the CPU", why, "slower generation")
+
+
+def kv_on_host(s: Situation) -> Fix | None:
+    """Keep the KV cache in RAM."""
+    if s.budget.config.kv_offload is False or not s.devices:
+        return None
+    why = "The KV cache moves to RAM; the device keeps weights and compute."
+    return _fix(s, "kv_offload", {"kv_offload": False}, "KV cache in RAM", why, "much slower at long contexts")
+
+
+def other_device(s: Situation) -> Fix | None:
+    """One other device alone, where it has room for everything."""
+    if len(s.devices) < 2:
+        return None
+    for device in sorted(s.devices, key=lambda d: -(d.free_bytes or 0)):
+        if s.config.device == (device.name,):
+            continue
+        why = f"{device.name} alone has room for everything."
+        fix = _fix(s, "device", {"device": (device.name,)}, f"Only {device.name}", why, "the other devices stay idle")
+        if fix is not None:
+            return fix
+    return None
+
+
+#: Every fix by the variable it changes.
+FIXES: dict[str, FixFunction] = {
+    "tensor_split": split_by_free_memory,
+    "split_ratio": split_ratio,
+    "swa_full": swa_full_off,
+    "flash_attn": flash_attention,
+    "n_ubatch": micro_batch,
+    "n_parallel": slots,
+    "cache_type": cache_types,
+    "cache_type_k": cache_type_k,
+    "cache_type_v": cache_type_v,
+    "n_ctx": context,
+    "n_cpu_moe": experts_on_cpu,
+    "n_gpu_layers": gpu_layers,
+    "device": other_device,
+    "kv_offload": kv_on_host,
+}
+
+
+def useless(variable: str, failing: BufferKind | None, s: Situation) -> str | None:
+    """Why a variable cannot help this failure, in a sentence; None when it might."""
+    if failing is BufferKind.MODEL and variable in ("n_ctx", "n_parallel", "cache_type", "cache_type_k",
+                                                    "cache_type_v", "n_ubatch", "swa_full", "kv_offload"):  # fmt: skip
+        return "The weights themselves are refused; caches and batches come after them."
+    if failing is BufferKind.RS and variable in ("n_ctx", "cache_type", "cache_type_k", "cache_type_v", "swa_full"):
+        return "Recurrent state does not depend on the context or the K/V type; it is kept per slot, in f32."
+    if failing is BufferKind.COMPUTE and variable in ("cache_type", "cache_type_k", "cache_type_v"):
+        return "Quantized K/V does not make compute buffers smaller; on some backends it makes them larger."
+    if variable in ("cache_type", "cache_type_v") and s.budget.config.flash_attn_on is False:
+        return "A quantized V cache needs flash attention, which is off here."
+    return None
+
+
+def caps_exceeded(budget: Budget) -> str | None:
+    """A sentence when the refusal is a backend's cap on one allocation: freeing memory would not help."""
+    failure = budget.first_failure
+    if failure is None or failure.limit_bytes is None:
+        return None
+    return (
+        f"{failure.device} takes at most {format_bytes(failure.limit_bytes)} in one allocation; "
+        f"the {failure.kind.value} buffer asks for {format_bytes(failure.bytes)}."
+    )
+
+
+def changed_fields(before: LaunchConfig, after: LaunchConfig) -> tuple[str, ...]:
+    """Names of the settings that differ."""
+    old, new = before.typed(), after.typed()
+    return tuple(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))
+
+
+def all_fixes(s: Situation, variables: Sequence[str]) -> tuple[Fix, ...]:
+    """The fixes of these variables that exist, in this order."""
+    found = (FIXES[name](s) for name in variables if useless(name, s.failing, s) is None)
+    return tuple(fix for fix in found if fix is not None)

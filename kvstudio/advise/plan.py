@@ -1,0 +1,587 @@
+"""The fix wizard as values: from what was wanted and what was tried to the next single change, or the verdict.
+
+Every proposal is a pure function of the record, so that going back is the earlier value, a crash loses nothing and the
+terminal walks the same way as the window.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Self
+
+from kvstudio.advise.fixes import FIXES, changed_fields, useless
+from kvstudio.advise.rank import order
+from kvstudio.advise.situation import KIND_OF_STAGE, Situation, failing_of
+from kvstudio.advise.values import Fix
+from kvstudio.budget.estimate import estimate
+from kvstudio.budget.values import Budget, BufferKind
+from kvstudio.devices.values import Device
+from kvstudio.diagnose.values import Cause, Diagnosis
+from kvstudio.launch.config import LaunchConfig
+from kvstudio.model.values import ModelInfo
+
+SMALLEST_CTX = 4096
+#: Launches the whole walk may take; the edge is searched only while some are left.
+MAX_LAUNCHES = 8
+EDGE_LAUNCHES = 2
+#: An edge closer than this share of the value is close enough.
+EDGE_CLOSE = 0.1
+TRIES_PER_VARIABLE = 2
+
+
+class TrialKind(StrEnum):
+    """Why a run is made."""
+
+    AS_GIVEN = "as_given"
+    SMALLEST = "smallest"
+    CHANGE = "change"
+    EDGE = "edge"
+    PUT_BACK = "put_back"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A run to be made: exactly one variable differs from the run `parent` (index into the attempts), None at first."""
+
+    kind: TrialKind
+    config: LaunchConfig
+    parent: int | None
+    variable: str | None
+    before: Any
+    after: Any
+    title: str
+    why: str
+    cost: str
+    predicted: Budget | None
+
+    @property
+    def change(self) -> dict[str, tuple[Any, Any]]:
+        """`{variable: (before, after)}`, empty for the first run."""
+        return {} if self.variable is None else {self.variable: (self.before, self.after)}
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A trial that was run. `printed_bytes`: per device (and `Host`) the sum of buffers the binary said it allocated."""
+
+    trial: Trial
+    worked: bool
+    outcome: str
+    diagnosis: Diagnosis | None = None
+    printed_bytes: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    run_number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RootCause:
+    """The variable that made the difference in a pair of runs, and the sentence that says so."""
+
+    variable: str
+    says: str
+    failed_attempt: int
+    worked_attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The end of a walk. `outcome`: verified, no_fit, stopped. `not_separated` names variables that no pair tells apart."""
+
+    outcome: str
+    says: str
+    config: LaunchConfig | None
+    root_cause: RootCause | None
+    not_separated: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What stays the same during a walk."""
+
+    model: ModelInfo
+    devices: tuple[Device, ...]
+    host: Device | None = None
+    build: int | None = None
+    overhead: Mapping[str, int] = field(default_factory=dict)
+
+    def estimate(self, config: LaunchConfig) -> Budget:
+        return estimate(
+            self.model, config, self.devices, host=self.host, build=self.build, overhead=self.overhead or None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A walk so far: `pending` is the run to make next, `verdict` the end of it; exactly one of them is set."""
+
+    world: World
+    wanted: LaunchConfig
+    attempts: tuple[Attempt, ...] = ()
+    skipped: tuple[str, ...] = ()
+    pending: Trial | None = None
+    verdict: Verdict | None = None
+    max_launches: int = MAX_LAUNCHES
+
+    def ran(self, attempt: Attempt) -> Self:
+        """The plan after the pending trial was run."""
+        return replace(self, attempts=(*self.attempts, attempt))._proposed()
+
+    def skip(self) -> Self:
+        """The plan without the pending variable; the first run cannot be skipped."""
+        if self.pending is None or self.pending.variable is None:
+            return self
+        return replace(self, skipped=(*self.skipped, _skip_key(self.pending)))._proposed()
+
+    def stop(self) -> Self:
+        """The walk ended by the person; what was found so far is kept."""
+        return replace(self, pending=None, verdict=_stopped(self))
+
+    def _proposed(self) -> Self:
+        step = propose(self)
+        if isinstance(step, Verdict):
+            return replace(self, pending=None, verdict=step)
+        return replace(self, pending=step, verdict=None)
+
+
+def start(world: World, wanted: LaunchConfig, given: Diagnosis | None = None, max_launches: int = MAX_LAUNCHES) -> Plan:
+    """A plan whose first run is the command as given; a diagnosis of that very command stands in for the run."""
+    plan = Plan(world, wanted, max_launches=max_launches)
+    first = _as_given(plan)
+    if given is None:
+        return replace(plan, pending=first)
+    return replace(plan, pending=first).ran(Attempt(first, False, "failed", given))
+
+
+def propose(plan: Plan) -> Trial | Verdict:
+    """The next run, or the end: the whole logic of the wizard."""
+    if not plan.attempts:
+        return _as_given(plan)
+    first = plan.attempts[0]
+    if first.worked:
+        return Verdict("verified", "The command works as it was given; nothing was changed.", plan.wanted, None)
+    stop = _cannot_be_helped(first.diagnosis)
+    if stop is not None:
+        return Verdict("no_fit", stop, None, None)
+    left = plan.max_launches - len(plan.attempts)
+    best = _best_working(plan)
+    if best is not None:
+        put_back = _put_back(plan, best) if left > 0 else None
+        if put_back is not None:
+            return put_back
+        edge = _edge(plan, best) if left > 0 else None
+        return edge or _result(plan, best)
+    if left <= 0:
+        return Verdict("stopped", f"{plan.max_launches} launches were made and none worked.", None, None)
+    return _smallest(plan) or _change(plan) or _no_fit(plan)
+
+
+def _as_given(plan: Plan) -> Trial:
+    why = "The command as it was given, so that everything after it has something to differ from."
+    predicted = plan.world.estimate(plan.wanted)
+    return Trial(TrialKind.AS_GIVEN, plan.wanted, None, None, None, None, "As given", why, "", predicted)
+
+
+def _cannot_be_helped(diagnosis: Diagnosis | None) -> str | None:
+    """The reason when no setting can change the failure."""
+    if diagnosis is None or diagnosis.cause not in (Cause.FILE, Cause.UNSUPPORTED) or diagnosis.next_steps:
+        return None
+    return f"No setting changes this: {diagnosis.summary}"
+
+
+# --- what launches have shown ---------------------------------------------------------------------------------------
+
+
+def capacities(plan: Plan) -> dict[str, int]:
+    """Per device the memory to plan with, where runs have contradicted what the device reports.
+
+    A device holds at least what a run got from it, and less than what a refused run asked of it. Within these bounds the
+    reported free memory counts; outside them it is known to be wrong, and the middle of the bounds is the next guess.
+    """
+    low: dict[str, int] = {}
+    high: dict[str, int] = {}
+    for attempt in plan.attempts:
+        for name, held in attempt.printed_bytes.items():
+            low[name] = max(low.get(name, 0), held)
+        refused = _refused(attempt)
+        if refused is not None:
+            name, asked = refused
+            high[name] = min(high.get(name, asked), attempt.printed_bytes.get(name, 0) + asked - 1)
+    reported = {d.name: d.free_bytes for d in plan.world.devices}
+    reported["Host"] = plan.world.host.free_bytes if plan.world.host else None
+    return {
+        name: guess
+        for name in {*low, *high}
+        if (guess := _guess(reported.get(name), low.get(name, 0), high.get(name))) is not None
+    }
+
+
+def _guess(reported: int | None, low: int, high: int | None) -> int | None:
+    if high is None:
+        return max(reported, low) if reported is not None else None
+    if reported is not None and low <= reported < high:
+        return reported
+    return (low + max(high, low)) // 2
+
+
+def _refused(attempt: Attempt) -> tuple[str, int] | None:
+    """Device and bytes of a refusal, from its diagnosis."""
+    found = attempt.diagnosis
+    if attempt.worked or found is None or found.memory_class != "memory" or not found.requested_bytes:
+        return None
+    return found.device if found.device and not _is_host(found.device) else "Host", found.requested_bytes
+
+
+def _is_host(name: str) -> bool:
+    return name.startswith("CPU") or name.endswith("_Host") or name == "Host"
+
+
+def _situation(plan: Plan, base: LaunchConfig, diagnosis: Diagnosis | None) -> Situation:
+    """The world of the next change, with what the launches so far have taught."""
+    budget = plan.world.estimate(base)
+    kind, culprit = failing_of(budget)
+    if diagnosis is not None and diagnosis.stage in KIND_OF_STAGE:
+        kind = KIND_OF_STAGE[diagnosis.stage]
+        culprit = diagnosis.device if diagnosis.device and not _is_host(diagnosis.device) else None
+    world = plan.world
+    return Situation(
+        world.model, base, world.devices, world.host, budget, kind, culprit, world.build, world.overhead,
+        capacities(plan),
+    )  # fmt: skip
+
+
+# --- the steps ------------------------------------------------------------------------------------------------------
+
+
+def _tried(plan: Plan, config: LaunchConfig) -> bool:
+    return any(attempt.trial.config == config for attempt in plan.attempts)
+
+
+def _skip_key(trial: Trial) -> str:
+    return f"{trial.kind}:{trial.variable}"
+
+
+def _trial_of(plan: Plan, kind: TrialKind, parent: int, fix: Fix) -> Trial:
+    return Trial(
+        kind, fix.config, parent, fix.variable, fix.before, fix.after, fix.title, fix.why, fix.cost, fix.budget
+    )
+
+
+def _smallest(plan: Plan) -> Trial | None:
+    """The smallest run, reached one variable at a time: context 4096, then one slot; slots first for recurrent state.
+
+    It tells a launch that is too large from one that cannot work at all. A refusal of the weights comes before context
+    and slots matter, and a refused setting is not a matter of size: then there is no smallest run.
+    """
+    first = plan.attempts[0].diagnosis
+    kind = KIND_OF_STAGE.get(first.stage or "") if first else None
+    if first is None or first.memory_class == "not_memory" or kind is BufferKind.MODEL:
+        return None
+    effective = plan.world.estimate(plan.wanted).config
+    smaller: list[tuple[str, int, int]] = [
+        ("n_ctx", effective.n_ctx, SMALLEST_CTX),
+        ("n_parallel", effective.n_parallel, 1),
+    ]
+    if kind is BufferKind.RS:
+        smaller.reverse()
+    parent, config = 0, plan.wanted
+    for variable, now, least in smaller:
+        if now <= least:
+            continue
+        config = config.evolve(**{variable: least})
+        done = next((i for i, a in enumerate(plan.attempts) if a.trial.config == config), None)
+        if done is None:
+            if f"{TrialKind.SMALLEST}:{variable}" in plan.skipped:
+                return None
+            name = "context 4096" if variable == "n_ctx" else "1 slot"
+            why = "Small enough to work if anything does; if it fails too, size is not the reason."
+            predicted = plan.world.estimate(config)
+            return Trial(TrialKind.SMALLEST, config, parent, variable, now, least, f"Smallest: {name}", why, "only a test",
+                         predicted)  # fmt: skip
+        if plan.attempts[done].worked:
+            return None
+        parent = done
+    return None
+
+
+def _base(plan: Plan) -> int:
+    """The attempt that changes start from: the last kept one, else the command as given."""
+    kept = [
+        i for i, a in enumerate(plan.attempts) if a.trial.kind is TrialKind.CHANGE and not a.worked and _kept(plan, i)
+    ]
+    return kept[-1] if kept else 0
+
+
+def _kept(plan: Plan, index: int) -> bool:
+    """A change that did not suffice alone is kept when it moved the failure on: less asked, or a later stage."""
+    attempt = plan.attempts[index]
+    parent = plan.attempts[attempt.trial.parent or 0]
+    before, after = _refused(parent), _refused(attempt)
+    if before is None or after is None:
+        return False
+    stages = ("weights", "kv", "rs", "compute", "output", "decode")
+    old, new = (a.diagnosis.stage if a.diagnosis else None for a in (parent, attempt))
+    if old in stages and new in stages and stages.index(new) > stages.index(old):
+        return True
+    return old == new and after[0] == before[0] and after[1] < before[1]
+
+
+def _change(plan: Plan) -> Trial | None:
+    """The best single change from the base that should work with what is known now."""
+    for parent in dict.fromkeys((_base(plan), 0)):
+        base = plan.attempts[parent]
+        for fix in _candidates(plan, base):
+            tries = sum(a.trial.variable == fix.variable and a.trial.kind is TrialKind.CHANGE for a in plan.attempts)
+            if (
+                tries >= TRIES_PER_VARIABLE
+                or _tried(plan, fix.config)
+                or f"{TrialKind.CHANGE}:{fix.variable}" in plan.skipped
+            ):
+                continue
+            return _trial_of(plan, TrialKind.CHANGE, parent, fix)
+    return _partial_change(plan)
+
+
+def _candidates(plan: Plan, base: Attempt) -> tuple[Fix, ...]:
+    """Fixes for an attempt's failure: what the diagnosis names for settings, else the ranked variables."""
+    situation = _situation(plan, base.trial.config, base.diagnosis)
+    named = _named_by_diagnosis(situation, base.diagnosis)
+    if base.diagnosis is not None and base.diagnosis.memory_class == "not_memory":
+        return named
+    found = tuple(
+        fix
+        for name in order(situation.failing, single_types=True)
+        if useless(name, situation.failing, situation) is None and (fix := FIXES[name](situation)) is not None
+    )
+    single = tuple(
+        fix for fix in found if len(changed_fields(base.trial.config, fix.config)) == 1 or fix.variable == "cache_type"
+    )
+    return single + named
+
+
+def _named_by_diagnosis(situation: Situation, diagnosis: Diagnosis | None) -> tuple[Fix, ...]:
+    """Single changes the diagnosis itself proposes (a refused setting, a fit that aborts)."""
+    fixes = []
+    for step in diagnosis.next_steps if diagnosis else ():
+        if len(step.change) != 1:
+            continue
+        variable, after = next(iter(step.change.items()))
+        if variable not in LaunchConfig.__dataclass_fields__ or getattr(situation.config, variable) == after:
+            continue
+        if diagnosis and diagnosis.memory_class == "memory" and variable in FIXES:
+            continue  # the solver's size of this change is better than the log's
+        config, budget = situation.try_change(**{variable: after})
+        before = getattr(situation.config, variable)
+        fixes.append(
+            Fix(
+                variable,
+                before,
+                after,
+                f"{variable} {after}",
+                step.why,
+                "",
+                config,
+                budget,
+                situation.room_bytes(budget),
+            )
+        )
+    return tuple(fixes)
+
+
+def _partial_change(plan: Plan) -> Trial | None:
+    """When no single change suffices: the one that takes most off the culprit, kept as the base of the next.
+
+    Each step still changes one variable from a run that was made.
+    """
+    parent = _base(plan)
+    base = plan.attempts[parent]
+    situation = _situation(plan, base.trial.config, base.diagnosis)
+    need = situation.need_of_culprit(situation.budget)
+    ladder: tuple[tuple[str, Any, str, str], ...] = (
+        ("swa_full", None, "No --swa-full", "less prompt reuse"),
+        ("cache_type_k", "q8_0", "K type q8_0", "slightly less precise cache"),
+        ("cache_type_v", "q8_0", "V type q8_0", "slightly less precise cache"),
+        ("n_parallel", 1, "1 slot", "one request at a time"),
+        ("n_ubatch", 128, "Micro-batch 128", "slower prompt processing"),
+        ("n_ctx", SMALLEST_CTX, f"Context {SMALLEST_CTX}", "much shorter context"),
+        ("cpu_moe", True, "All experts on the CPU", "slower generation"),
+        ("n_gpu_layers", 0, "No GPU layers", "much slower generation"),
+    )
+    options = []
+    for variable, after, title, cost in ladder:
+        if getattr(base.trial.config, variable) == after or f"{TrialKind.CHANGE}:{variable}" in plan.skipped:
+            continue
+        if useless(variable, situation.failing, situation) or (variable == "cpu_moe" and not plan.world.model.n_expert):
+            continue
+        config, budget = situation.try_change(**{variable: after})
+        saved = need - situation.need_of_culprit(budget)
+        if saved > 0 and not _tried(plan, config):
+            why = "No single change is enough; this one takes most off the device that refused, and is kept."
+            room = situation.room_bytes(budget)
+            before = getattr(base.trial.config, variable)
+            options.append((saved, Fix(variable, before, after, title, why, cost, config, budget, room)))
+    if not options:
+        return None
+    _, fix = max(options, key=lambda option: option[0])
+    return _trial_of(plan, TrialKind.CHANGE, parent, fix)
+
+
+def _differs_from_wanted(plan: Plan, config: LaunchConfig) -> tuple[str, ...]:
+    return changed_fields(plan.wanted, config)
+
+
+def _best_working(plan: Plan) -> int | None:
+    """The working attempt nearest to what was wanted; the smallest run counts only once changes were tried."""
+    working = [i for i, a in enumerate(plan.attempts) if a.worked]
+    real = [i for i in working if plan.attempts[i].trial.kind is not TrialKind.SMALLEST]
+    if not real:
+        only_smallest = working and _change_exhausted(plan)
+        return working[-1] if only_smallest else None
+    return min(real, key=lambda i: (_distance(plan, plan.attempts[i].trial.config), -i))
+
+
+def _change_exhausted(plan: Plan) -> bool:
+    return _change(plan) is None
+
+
+def _distance(plan: Plan, config: LaunchConfig) -> tuple[int, float]:
+    """How far from what was wanted: variables changed, then the share of the context and slots lost."""
+    now, want = plan.world.estimate(config).config, plan.world.estimate(plan.wanted).config
+    lost = (1 - now.n_ctx / max(1, want.n_ctx)) + (1 - now.n_parallel / max(1, want.n_parallel))
+    return len(_differs_from_wanted(plan, config)), lost
+
+
+def _put_back(plan: Plan, best: int) -> Trial | None:
+    """Revert one of several changes; what still works without it was not needed."""
+    config = plan.attempts[best].trial.config
+    changed = _differs_from_wanted(plan, config)
+    if len(changed) < 2:
+        return None
+    for variable in changed:
+        wanted = getattr(plan.wanted, variable)
+        reverted = config.evolve(**{variable: wanted})
+        if _tried(plan, reverted) or f"{TrialKind.PUT_BACK}:{variable}" in plan.skipped:
+            continue
+        why = "Put back, to see whether this change was needed at all."
+        return Trial(TrialKind.PUT_BACK, reverted, best, variable, getattr(config, variable), wanted, f"Put back {variable}", why,
+                     "", plan.world.estimate(reverted))  # fmt: skip
+    return None
+
+
+def _edge(plan: Plan, best: int) -> Trial | None:
+    """A value between the largest that worked and the smallest that failed, for a variable that is a size."""
+    config = plan.attempts[best].trial.config
+    changed = _differs_from_wanted(plan, config)
+    if len(changed) != 1 or changed[0] not in ("n_ctx", "n_parallel", "n_gpu_layers"):
+        return None
+    variable = changed[0]
+    if (
+        sum(a.trial.kind is TrialKind.EDGE for a in plan.attempts) >= EDGE_LAUNCHES
+        or f"{TrialKind.EDGE}:{variable}" in plan.skipped
+    ):
+        return None
+    good = _size(plan, config, variable)
+    bad = min(
+        (_size(plan, a.trial.config, variable) for a in plan.attempts
+         if not a.worked and set(changed_fields(config, a.trial.config)) <= {variable}),
+        default=None,
+    )  # fmt: skip
+    step = (
+        256 * (1 if plan.world.estimate(config).config.kv_unified else max(1, config.n_parallel or 1))
+        if variable == "n_ctx"
+        else 1
+    )
+    if bad is None or bad - good <= max(step, EDGE_CLOSE * good):
+        return None
+    middle = (good + bad) // 2 // step * step
+    tried = config.evolve(**{variable: middle})
+    if middle <= good or _tried(plan, tried):
+        return None
+    why = f"{good} works and {bad} does not; the edge lies between them."
+    return Trial(TrialKind.EDGE, tried, best, variable, good, middle, f"Edge: {variable} {middle}", why, "",
+                 plan.world.estimate(tried))  # fmt: skip
+
+
+def _size(plan: Plan, config: LaunchConfig, variable: str) -> int:
+    budget = plan.world.estimate(config)
+    if variable == "n_gpu_layers":
+        return budget.offloaded_layers[0]
+    value: int = getattr(budget.config, variable)
+    return value
+
+
+# --- the end --------------------------------------------------------------------------------------------------------
+
+_CAPTIONS = {
+    "n_ctx": "the context", "n_parallel": "the number of slots", "cache_type_k": "the K type", "cache_type_v": "the V type",
+    "n_gpu_layers": "the number of GPU layers", "n_cpu_moe": "experts on the device", "tensor_split": "the split ratio",
+    "swa_full": "--swa-full", "flash_attn": "flash attention", "n_ubatch": "the micro-batch", "fit": "llama.cpp's own fit",
+    "device": "the choice of devices", "kv_offload": "the KV cache on the device", "cpu_moe": "experts on the device",
+}  # fmt: skip
+
+
+def root_cause(plan: Plan) -> RootCause | None:
+    """The variable of a pair of runs, one failed and one working, that differ in nothing else.
+
+    The pair nearest to the command as given counts, so a pair with it wins over one between two changed runs.
+    """
+    pairs = []
+    for i, failed in enumerate(plan.attempts):
+        for j, worked in enumerate(plan.attempts):
+            if failed.worked or not worked.worked:
+                continue
+            changed = changed_fields(failed.trial.config, worked.trial.config)
+            if len(changed) == 1:
+                own = worked.trial.kind is TrialKind.SMALLEST
+                far = len(_differs_from_wanted(plan, failed.trial.config))
+                pairs.append(((far, own, -j, i), changed[0], i, j))
+    if not pairs:
+        return None
+    _, variable, i, j = min(pairs)
+    failed, worked = plan.attempts[i], plan.attempts[j]
+    old, new = getattr(failed.trial.config, variable), getattr(worked.trial.config, variable)
+    where = f": {failed.diagnosis.title}" if failed.diagnosis else ""
+    says = (
+        f"It was {_CAPTIONS.get(variable, variable)}. With {_value(variable, old)} the launch fails{where}; "
+        f"with {_value(variable, new)}, and nothing else changed, it works."
+    )
+    return RootCause(variable, says, i, j)
+
+
+def _value(variable: str, value: Any) -> str:
+    if value is None:
+        return f"{variable} left to its default"
+    if isinstance(value, tuple):
+        return f"{variable} " + ",".join(f"{x:g}" if isinstance(x, float) else str(x) for x in value)
+    return f"{variable} {str(value).lower() if isinstance(value, bool) else value}"
+
+
+def _result(plan: Plan, best: int) -> Verdict:
+    config = plan.attempts[best].trial.config
+    cause = root_cause(plan)
+    changed = _differs_from_wanted(plan, config)
+    separated = {cause.variable} if cause else set()
+    rest = tuple(name for name in changed if name not in separated)
+    says = (
+        cause.says if cause else f"It works with {' and '.join(changed)} changed, but no pair of runs separates them."
+    )
+    return Verdict("verified", says, config, cause, rest)
+
+
+def _no_fit(plan: Plan) -> Verdict:
+    """The hard limit, in numbers."""
+    diagnosis = plan.attempts[0].diagnosis
+    says = "No single change, and no combination that was tried, makes this launch work."
+    budget = plan.world.estimate(plan.wanted)
+    weights = sum(d.model_bytes for d in (*budget.devices, budget.host))
+    memory = [d.free_bytes for d in (*budget.devices, budget.host)]
+    if all(m is not None for m in memory) and weights > sum(m for m in memory if m is not None):
+        says = "The weights alone are larger than all free memory together; no setting can change that."
+    if diagnosis is not None:
+        says = f"{says} {diagnosis.summary}"
+    return Verdict("no_fit", says, None, root_cause(plan))
+
+
+def _stopped(plan: Plan) -> Verdict:
+    best = _best_working(plan)
+    config = plan.attempts[best].trial.config if best is not None else None
+    return Verdict("stopped", "Stopped before the end; what was found is kept.", config, root_cause(plan))

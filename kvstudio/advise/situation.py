@@ -1,0 +1,90 @@
+"""The world a change is judged in: one model, one command, the devices, and what has been learned of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvstudio.budget.estimate import estimate
+from kvstudio.budget.values import Budget, BufferKind, DeviceBudget
+from kvstudio.devices.values import Device
+from kvstudio.launch.config import LaunchConfig
+from kvstudio.model.values import ModelInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a fix function sees.
+
+    `failing`: the kind of memory that is refused, from the diagnosis or the budget; `culprit` the device it is on
+    (None: the host). `capacity_bytes` replaces a device's free memory where launches have shown better.
+    """
+
+    model: ModelInfo
+    config: LaunchConfig
+    devices: tuple[Device, ...]
+    host: Device | None
+    budget: Budget
+    failing: BufferKind | None
+    culprit: str | None
+    build: int | None = None
+    overhead: Mapping[str, int] = field(default_factory=dict)
+    capacity_bytes: Mapping[str, int] = field(default_factory=dict)
+    spare_bytes: int = 0
+
+    def estimate(self, config: LaunchConfig) -> Budget:
+        """The budget of other settings in the same world."""
+        return estimate(
+            self.model, config, self.devices, host=self.host, build=self.build, overhead=self.overhead or None
+        )
+
+    def try_change(self, **changes: Any) -> tuple[LaunchConfig, Budget]:
+        """The settings with one variable replaced, and their budget."""
+        config = self.config.evolve(**changes)
+        return config, self.estimate(config)
+
+    def room_bytes(self, budget: Budget) -> int | None:
+        """What the tightest device would keep free; None when no capacity is known."""
+        rooms = [room for device in self._judged(budget) if (room := self._room(device)) is not None]
+        return min(rooms, default=None)
+
+    def fits(self, budget: Budget) -> bool:
+        """Whether every device whose memory is known has room, with the spare asked for."""
+        if budget.first_failure is not None and not self.capacity_bytes:
+            return False
+        room = self.room_bytes(budget)
+        return room is not None and room >= self.spare_bytes
+
+    def need_of_culprit(self, budget: Budget) -> int:
+        """What the settings ask of the device that refused."""
+        return need_of(budget, self.culprit)
+
+    def _judged(self, budget: Budget) -> tuple[DeviceBudget, ...]:
+        return (*budget.devices, budget.host)
+
+    def _room(self, device: DeviceBudget) -> int | None:
+        capacity = self.capacity_bytes.get(device.name)
+        return capacity - device.need_bytes if capacity is not None else device.room_bytes
+
+
+def need_of(budget: Budget, device: str | None) -> int:
+    """Bytes asked of a device by name; the host for None or a name that is not a device of the budget."""
+    return next((d.need_bytes for d in budget.devices if d.name == device), budget.host.need_bytes)
+
+
+def failing_of(budget: Budget) -> tuple[BufferKind | None, str | None]:
+    """Kind and device of what fails first in a budget; (None, None) when it fits."""
+    if budget.first_failure is not None:
+        return budget.first_failure.kind, budget.first_failure.device
+    short = [d for d in (*budget.devices, budget.host) if d.fits is False]
+    return (None, None) if not short else (None, short[0].name)
+
+
+#: A diagnosis' stage as the kind of memory it is about.
+KIND_OF_STAGE = {
+    "weights": BufferKind.MODEL,
+    "kv": BufferKind.KV,
+    "rs": BufferKind.RS,
+    "compute": BufferKind.COMPUTE,
+    "output": BufferKind.OUTPUT,
+    "decode": BufferKind.COMPUTE,
+}
