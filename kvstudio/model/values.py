@@ -35,7 +35,7 @@ class ModelInfo:
 
     `hparams` holds what single architectures add (ssm_*, MLA ranks, indexer sizes...), by llama.cpp's names.
     `known_architecture` is False for names outside the table: then every number made from it is an estimate,
-    and `missing_keys` says which keys would have been needed.
+    and `missing_keys` says which keys would have been needed. `memo` holds tables the budget derives once per model.
     """
 
     header: Header
@@ -58,6 +58,7 @@ class ModelInfo:
     missing_keys: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     hparams: dict[str, Any] = field(default_factory=dict, hash=False)
+    memo: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def size_bytes(self) -> int:
