@@ -6,10 +6,10 @@ terminal walks the same way as the window.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any, Self
 
 from kvstudio.advise.fixes import FIXES, changed_fields, useless
+from kvstudio.advise.plan_values import Attempt, RootCause, Trial, TrialKind, Verdict
 from kvstudio.advise.rank import order
 from kvstudio.advise.situation import KIND_OF_STAGE, Situation, failing_of
 from kvstudio.advise.values import Fix
@@ -27,71 +27,6 @@ EDGE_LAUNCHES = 2
 #: An edge closer than this share of the value is close enough.
 EDGE_CLOSE = 0.1
 TRIES_PER_VARIABLE = 2
-
-
-class TrialKind(StrEnum):
-    """Why a run is made."""
-
-    AS_GIVEN = "as_given"
-    SMALLEST = "smallest"
-    CHANGE = "change"
-    EDGE = "edge"
-    PUT_BACK = "put_back"
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A run to be made: exactly one variable differs from the run `parent` (index into the attempts), None at first."""
-
-    kind: TrialKind
-    config: LaunchConfig
-    parent: int | None
-    variable: str | None
-    before: Any
-    after: Any
-    title: str
-    why: str
-    cost: str
-    predicted: Budget | None
-
-    @property
-    def change(self) -> dict[str, tuple[Any, Any]]:
-        """`{variable: (before, after)}`, empty for the first run."""
-        return {} if self.variable is None else {self.variable: (self.before, self.after)}
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A trial that was run. `printed_bytes`: per device (and `Host`) the sum of buffers the binary said it allocated."""
-
-    trial: Trial
-    worked: bool
-    outcome: str
-    diagnosis: Diagnosis | None = None
-    printed_bytes: Mapping[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
-    run_number: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RootCause:
-    """The variable that made the difference in a pair of runs, and the sentence that says so."""
-
-    variable: str
-    says: str
-    failed_attempt: int
-    worked_attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The end of a walk. `outcome`: verified, no_fit, stopped. `not_separated` names variables that no pair tells apart."""
-
-    outcome: str
-    says: str
-    config: LaunchConfig | None
-    root_cause: RootCause | None
-    not_separated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +129,8 @@ def _cannot_be_helped(diagnosis: Diagnosis | None) -> str | None:
 def capacities(plan: Plan) -> dict[str, int]:
     """Per device the memory to plan with, where runs have contradicted what the device reports.
 
-    A device holds at least what a run got from it, and less than what a refused run asked of it. Within these bounds the
-    reported free memory counts; outside them it is known to be wrong, and the middle of the bounds is the next guess.
+    A device holds at least what a run got from it, and less than what a refused run asked of it. Within these bounds
+    the reported free memory counts; outside them it is known to be wrong, and their middle is the next guess.
     """
     low: dict[str, int] = {}
     high: dict[str, int] = {}
@@ -295,8 +230,8 @@ def _smallest(plan: Plan) -> Trial | None:
             name = "context 4096" if variable == "n_ctx" else "1 slot"
             why = "Small enough to work if anything does; if it fails too, size is not the reason."
             predicted = plan.world.estimate(config)
-            return Trial(TrialKind.SMALLEST, config, parent, variable, now, least, f"Smallest: {name}", why, "only a test",
-                         predicted)  # fmt: skip
+            title = f"Smallest: {name}"
+            return Trial(TrialKind.SMALLEST, config, parent, variable, now, least, title, why, "only a test", predicted)
         if plan.attempts[done].worked:
             return None
         parent = done
@@ -462,8 +397,9 @@ def _put_back(plan: Plan, best: int) -> Trial | None:
         if _tried(plan, reverted) or f"{TrialKind.PUT_BACK}:{variable}" in plan.skipped:
             continue
         why = "Put back, to see whether this change was needed at all."
-        return Trial(TrialKind.PUT_BACK, reverted, best, variable, getattr(config, variable), wanted, f"Put back {variable}", why,
-                     "", plan.world.estimate(reverted))  # fmt: skip
+        now, title = getattr(config, variable), f"Put back {variable}"
+        predicted = plan.world.estimate(reverted)
+        return Trial(TrialKind.PUT_BACK, reverted, best, variable, now, wanted, title, why, "", predicted)
     return None
 
 
@@ -512,11 +448,21 @@ def _size(plan: Plan, config: LaunchConfig, variable: str) -> int:
 # --- the end --------------------------------------------------------------------------------------------------------
 
 _CAPTIONS = {
-    "n_ctx": "the context", "n_parallel": "the number of slots", "cache_type_k": "the K type", "cache_type_v": "the V type",
-    "n_gpu_layers": "the number of GPU layers", "n_cpu_moe": "experts on the device", "tensor_split": "the split ratio",
-    "swa_full": "--swa-full", "flash_attn": "flash attention", "n_ubatch": "the micro-batch", "fit": "llama.cpp's own fit",
-    "device": "the choice of devices", "kv_offload": "the KV cache on the device", "cpu_moe": "experts on the device",
-}  # fmt: skip
+    "n_ctx": "the context",
+    "n_parallel": "the number of slots",
+    "cache_type_k": "the K type",
+    "cache_type_v": "the V type",
+    "n_gpu_layers": "the number of GPU layers",
+    "n_cpu_moe": "experts on the device",
+    "cpu_moe": "experts on the device",
+    "tensor_split": "the split ratio",
+    "swa_full": "--swa-full",
+    "flash_attn": "flash attention",
+    "n_ubatch": "the micro-batch",
+    "fit": "llama.cpp's own fit",
+    "device": "the choice of devices",
+    "kv_offload": "the KV cache on the device",
+}
 
 
 def root_cause(plan: Plan) -> RootCause | None:
