@@ -57,7 +57,11 @@ def verdict(budget: Budget) -> str:
     """One sentence: fits or not, and what fails first."""
     failure = budget.first_failure
     if failure is not None:
-        limit = f" (this backend's limit for one allocation is {format_bytes(failure.limit_bytes)})" if failure.limit_bytes else ""
+        limit = (
+            f" (this backend's limit for one allocation is {format_bytes(failure.limit_bytes)})"
+            if failure.limit_bytes
+            else ""
+        )
         return (
             f"Does not fit: {failure.device} is {format_bytes(failure.short_bytes)} short for the "
             f"{KINDS.get(failure.kind, failure.kind.value)}, which asks for {format_bytes(failure.bytes)} where "

@@ -131,7 +131,9 @@ def typed_devices(args: argparse.Namespace) -> tuple[tuple[Device, ...], Device 
     names = [device.name for device in devices]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
-        raise ConfigError(f"--device {twice} is given twice.", "Each device needs its own name, as llama.cpp prints it.")
+        raise ConfigError(
+            f"--device {twice} is given twice.", "Each device needs its own name, as llama.cpp prints it."
+        )
     host = next((device for device in devices if device.name in ("Host", "CPU")), None)
     return tuple(device for device in devices if device is not host), host
 

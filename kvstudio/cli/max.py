@@ -14,7 +14,9 @@ VARIABLES = ("n_ctx", "n_parallel", "n_gpu_layers")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_device_options(parser)
-    parser.add_argument("--for", dest="variable", choices=VARIABLES, default="n_ctx", help="what to make as large as possible")
+    parser.add_argument(
+        "--for", dest="variable", choices=VARIABLES, default="n_ctx", help="what to make as large as possible"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,0 +1,141 @@
+"""What launch and fix share: the binary, a watched test launch with a progress line, and the kept run."""
+
+import argparse
+import threading
+from dataclasses import replace
+
+from kvstudio.budget.values import Budget
+from kvstudio.case.history import History
+from kvstudio.cli.inputs import Inputs
+from kvstudio.cli.output import Progress, message
+from kvstudio.cli.places import history_dir
+from kvstudio.errors import LaunchError, StoreError
+from kvstudio.launch.binary import Binary
+from kvstudio.launch.config import LaunchConfig
+from kvstudio.runlog.values import Phase
+from kvstudio.units import parse_size
+from kvstudio.verify.launch import test_launch
+from kvstudio.verify.options import DEFAULT_PROMPT, LaunchOptions
+from kvstudio.verify.values import Run
+
+PHASES = {
+    Phase.FIT: "measuring",
+    Phase.WEIGHTS: "loading weights",
+    Phase.KV: "KV cache",
+    Phase.RS: "recurrent state",
+    Phase.COMPUTE: "compute buffers",
+    Phase.WARMUP: "warm-up",
+    Phase.LISTENING: "listening",
+    Phase.GENERATE: "asking",
+    Phase.REPEAT: "asking again",
+}
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """The options of a test launch."""
+    parser.add_argument("--prompt", default=DEFAULT_PROMPT, metavar="TEXT", help="what to ask (default: %(default)r)")
+    parser.add_argument("--n-predict", type=_count, default=16, metavar="N", help="tokens per answer (default: 16)")
+    parser.add_argument(
+        "--repeat", type=_count, default=3, metavar="N", help="requests one after the other (default: 3)"
+    )
+    parser.add_argument("--concurrent", type=_count, metavar="N", help="requests at once (default: one per slot)")
+    parser.add_argument("--fill-context", type=_share, default=0.0, metavar="SHARE",
+                        help="also fill this share of a slot's context, 0 to 1 (default: 0)")  # fmt: skip
+    parser.add_argument(
+        "--timeout", type=_seconds, default=1800.0, metavar="S", help="for the whole launch (default: 1800)"
+    )
+    parser.add_argument("--limit-memory", type=parse_size, metavar="SIZE",
+                        help="cap the address space of the launch, to see an allocation refused")  # fmt: skip
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError("must not be negative")
+    return value
+
+
+def _share(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError("must be between 0 and 1")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return value
+
+
+def options_of(args: argparse.Namespace) -> LaunchOptions:
+    """LaunchOptions from the parsed options."""
+    return LaunchOptions(
+        prompt=args.prompt,
+        n_predict=args.n_predict,
+        repeat=args.repeat,
+        concurrent=args.concurrent,
+        fill_context=args.fill_context,
+        timeout_s=args.timeout,
+        log_dir=str(history_dir() / "logs"),
+        address_space_limit_bytes=args.limit_memory,
+    )
+
+
+def need_binary(inputs: Inputs) -> Binary:
+    """The program of the command.
+
+    Raises: LaunchError when it is nowhere.
+    """
+    if inputs.binary is None:
+        raise LaunchError(
+            f"{inputs.config.program} was not found on this machine.",
+            "Give its path in the command, or put its folder on PATH.",
+        )
+    return inputs.binary
+
+
+def run_once(
+    inputs: Inputs, config: LaunchConfig, budget: Budget | None, options: LaunchOptions, title: str = ""
+) -> Run:
+    """One test launch with a progress line; the run is kept in the history. Ctrl+C cancels it in good order."""
+    progress, cancel = Progress(), threading.Event()
+    history = History(history_dir())
+    options = replace(options, number=history.next_number())
+    finished: list[Run] = []
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            finished.append(
+                test_launch(
+                    config,
+                    need_binary(inputs),
+                    options=options,
+                    on_phase=lambda phase, *_: progress.show(f"{title} {PHASES.get(phase, phase.value)}…".strip()),
+                    cancel=cancel,
+                    budget=budget,
+                    machine=inputs.machine,
+                )
+            )
+        except BaseException as error:  # handed to the waiting thread, which raises it
+            failure.append(error)
+
+    # The launch runs beside us so that Ctrl+C reaches us at once and the child is ended by the runner, not by luck.
+    thread = threading.Thread(target=work, name="kvstudio-launch")
+    thread.start()
+    while thread.is_alive():
+        try:
+            thread.join(0.2)
+        except KeyboardInterrupt:
+            cancel.set()
+    progress.clear()
+    if failure:
+        raise failure[0]
+    run = finished[0]
+    try:
+        history.add(run)
+    except StoreError as error:
+        message(f"the run could not be kept: {error.message}")
+    return run
