@@ -72,3 +72,12 @@ def raw_bytes(n_bytes: int) -> str:
 def capital(sentence: str) -> str:
     """The sentence with its first letter large; names inside stay as they are."""
     return sentence[:1].upper() + sentence[1:]
+
+
+def layers(n_layers: int, has_output: bool) -> str:
+    """What a device gets of the model: `33 layers`, `31 + output`, `output`, `no layers`."""
+    if has_output:
+        return tr("{} + output").format(n_layers) if n_layers else tr("output")
+    if n_layers == 1:
+        return tr("1 layer")
+    return tr("{} layers").format(n_layers) if n_layers else tr("no layers")

@@ -335,21 +335,32 @@ def _pixels(step: Step, base: QFont) -> int:
 
 def font(step: Step = Step.BODY, weight: QFont.Weight = Weight.Normal) -> QFont:
     """The system's font at a step of the scale, with tabular figures."""
-    seen = QFont(QApplication.font())
-    seen.setPixelSize(_pixels(step, QApplication.font()))
-    seen.setWeight(weight)
-    return _tabular(seen)
+    return QFont(_font(QApplication.font().key(), step, weight))
+
+
+@lru_cache(maxsize=128)
+def _font(_base_key: str, step: Step, weight: QFont.Weight) -> QFont:
+    base = QApplication.font()
+    made = QFont(base)
+    made.setPixelSize(_pixels(step, base))
+    made.setWeight(weight)
+    return _tabular(made)
 
 
 def mono(step: Step = Step.SMALL, weight: QFont.Weight = Weight.Normal) -> QFont:
     """The system's fixed font at a step; contextual alternates off, so that `--host` is no ligature."""
     app = QApplication.instance()
     name = app.property("monoFamily") if app is not None else None
-    seen = QFont(name) if name else QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
-    seen.setPixelSize(_pixels(step, QApplication.font()))
-    seen.setWeight(weight)
-    seen.setFeature(QFont.Tag("calt"), 0)
-    return _tabular(seen)
+    return QFont(_mono(name or "", QApplication.font().key(), step, weight))
+
+
+@lru_cache(maxsize=128)
+def _mono(name: str, _base_key: str, step: Step, weight: QFont.Weight) -> QFont:
+    made = QFont(name) if name else QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
+    made.setPixelSize(_pixels(step, QApplication.font()))
+    made.setWeight(weight)
+    made.setFeature(QFont.Tag("calt"), 0)
+    return _tabular(made)
 
 
 def reduced_motion(widget: QWidget) -> bool:
