@@ -1,0 +1,78 @@
+"""Model, settings and placement to bytes of compute buffer per device and host."""
+
+from kvstudio.budget.compute.allocate import GraphAllocator
+from kvstudio.budget.compute.backend import Backend
+from kvstudio.budget.compute.blocks import Blocks
+from kvstudio.budget.compute.families import build
+from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE, Reserve, pad
+from kvstudio.budget.compute.schedule import schedule
+from kvstudio.budget.compute.vulkan_order import reorder_new, reorder_old
+from kvstudio.budget.placement_values import PlacedTensor, Placement
+from kvstudio.budget.values import EffectiveConfig, Provenance
+from kvstudio.launch.config import LaunchConfig
+from kvstudio.model.values import ModelInfo
+
+
+def compute_buffers(
+    model: ModelInfo, effective: EffectiveConfig, placement: Placement, config: LaunchConfig | None = None
+) -> dict[str, tuple[int, Provenance, str]]:
+    """Bytes, provenance and reason of each compute buffer, by the buffer type's log name."""
+    reserve = reserve_for(model, effective, placement, config)
+    graph = Blocks(reserve)
+    followed = build(graph)
+    backends = backends_of(placement)
+    order = reorder_new if effective.build >= MIXED_BATCH_SINCE else reorder_old
+    plan = schedule(
+        graph, backends, copies=placement.pipeline_copies, op_offload=effective.op_offload,
+        build=effective.build, reorder=order,
+    )  # fmt: skip
+    allocator = GraphAllocator(backends, clamp_in_place=effective.build >= MIXED_BATCH_SINCE)
+    allocator.run(plan.nodes, plan.leafs)
+    provenance = Provenance.EXACT if followed else Provenance.ESTIMATED
+    return {b.buffer_type: (size, provenance, "") for b, size in zip(backends, allocator.sizes, strict=True)}
+
+
+def reserve_for(
+    model: ModelInfo, effective: EffectiveConfig, placement: Placement, config: LaunchConfig | None
+) -> Reserve:
+    n_tokens = min(effective.n_ctx, effective.n_ubatch)
+    n_outputs = min(n_tokens, effective.n_outputs_max)
+    n_seqs = effective.n_parallel
+    flash = effective.flash_attn_on if effective.flash_attn_on is not None else effective.flash_attn != "off"
+    return Reserve(
+        model, effective, placement, pad(n_tokens, n_seqs), n_seqs, n_outputs, flash,
+        embeddings=bool(config is not None and (config.embeddings or config.reranking)),
+        placed=placed_by_name(placement),
+    )  # fmt: skip
+
+
+def placed_by_name(placement: Placement) -> dict[str, PlacedTensor]:
+    """Tensors as the graph asks for them: the tied output under its own name, rope factors once per home."""
+    placed: dict[str, PlacedTensor] = {}
+    for tensor in placement.tensors:
+        name = tensor.tensor.name
+        if name.startswith("rope_f"):
+            placed[f"{name}@{tensor.device or 'CPU'}"] = tensor
+        elif name == "token_embd.weight" and tensor.duplicate:
+            placed["output.weight"] = tensor
+        else:
+            placed[name] = tensor
+    return placed
+
+
+def backends_of(placement: Placement) -> list[Backend]:
+    traits = {t.backend: t for t in placement.traits}
+    result = []
+    host, host_alignment, host_max = "CPU", 32, None
+    for at, name in enumerate(placement.devices):
+        t = placement.traits[at] if at < len(placement.traits) else next(iter(traits.values()))
+        if at == 0 and t.host_buffer_type is not None:
+            host, host_alignment, host_max = t.host_buffer_type, t.host_alignment, t.max_buffer_bytes
+        result.append(
+            Backend(
+                name, name, t.alignment, t.max_buffer_bytes,
+                offloads=t.backend not in ("RPC",), reorders=t.backend == "Vulkan",
+            )  # fmt: skip
+        )
+    result.append(Backend("CPU", host, host_alignment, host_max, offloads=False, reorders=False))
+    return result

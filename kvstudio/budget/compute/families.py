@@ -1,0 +1,71 @@
+"""Which graph each architecture builds."""
+
+from collections.abc import Callable
+
+from kvstudio.budget.compute.blocks import Blocks
+from kvstudio.budget.compute.decoder import Decoder, Style
+
+_GEMMA = Style(
+    scale_embd="rows", q_scale=True, attn_post="post_attention_norm", ffn_post="post_ffw_norm", act="gelu",
+    attn_out_bias=False,
+)  # fmt: skip
+_LAYER = Style(norm="layer", act="gelu")
+
+STYLES: dict[str, Style] = {
+    "llama": Style(rope_factors=True),
+    "baichuan": Style(),
+    "starcoder": Style(norm="layer", rope="none", pos=True, act="gelu"),
+    "gpt2": Style(norm="layer", rope="none", pos=True, act="gelu"),
+    "bloom": Style(norm="layer", rope="none", tok_norm=True, act="gelu"),
+    "mpt": Style(norm="layer", rope="none", pos=True, qk_norm="flat", qk_norm_kind="layer", act="gelu"),
+    "falcon": Style(norm="layer", residual="falcon", act="gelu", attn_out_bias=False),
+    "gptneox": Style(norm="layer", residual="gptneox", act="gelu"),
+    "phi2": Style(norm="layer", residual="phi2", act="gelu", q_scale=True),
+    "phi3": Style(rope_factors=True, q_scale=True, act="swiglu"),
+    "phimoe": Style(norm="layer", rope_factors=True, q_scale=True),
+    "command-r": Style(norm="layer", qk_norm_kind="layer", residual="command-r", head_extra=1),
+    "cohere2": Style(norm="layer", rope="swa", residual="command-r", head_extra=1, rope_factors=True),
+    "stablelm": Style(norm="layer", qk_norm_kind="layer", residual="stablelm", attn_out_bias=False),
+    "qwen": Style(attn_out_bias=False),
+    "qwen2": Style(),
+    "qwen3": Style(),
+    "qwen3moe": Style(),
+    "gemma": Style(scale_embd="plain", q_scale=True, act="gelu", attn_out_bias=False),
+    "gemma2": Style(
+        scale_embd="plain", q_scale=True, attn_post="post_attention_norm", ffn_post="post_ffw_norm", act="gelu",
+        attn_out_bias=False, head_extra=3,
+    ),
+    "gemma3": _GEMMA,
+    "olmo2": Style(
+        qk_norm="row", attn_norm=None, ffn_norm=None, attn_post="post_attention_norm", ffn_post="post_ffw_norm",
+        attn_out_bias=False,
+    ),
+    "smollm3": Style(rope="step"),
+    "seed_oss": Style(ffn_norm="post_attention_norm"),
+    "glm4": Style(
+        attn_post="post_attention_norm", ffn_post="post_ffw_norm", ffn_post_pinned=True, act="swiglu",
+        attn_out_bias=False,
+    ),
+    "nemotron": Style(norm="layer", act="relu_sqr"),
+    "starcoder2": _LAYER,
+    "internlm2": Style(),
+    "grok": Style(attn_post="attn_output_norm", ffn_post="layer_output_norm", ffn_post_pinned=True, act="gelu",
+                  attn_out_bias=False, head_extra=4),
+    "mistral3": Style(rope_factors=True),
+    "gpt-oss": Style(sinks=True, ffn_norm="post_attention_norm", norm_w=False, gating="softmax_weight"),
+}  # fmt: skip
+
+
+def build(g: Blocks) -> bool:
+    """Build the graph of `g`'s architecture; True when that architecture is followed, False for the generic decoder."""
+    arch = g.r.arch
+    builder = BUILDERS.get(arch)
+    if builder is not None:
+        builder(g)
+        return True
+    style = STYLES.get(arch)
+    Decoder(g, style or Style(rope_factors=True)).build()
+    return style is not None
+
+
+BUILDERS: dict[str, Callable[[Blocks], None]] = {}
