@@ -15,14 +15,12 @@ from kvstudio.diagnose.values import Diagnosis, KeyLine
 from kvstudio.errors import StoreError
 from kvstudio.report import archive, markdown, text
 from kvstudio.report.build import build, build_from_log
-from kvstudio.report.compare import compare
 from kvstudio.report.excerpt import Gap, clean, excerpt
 from kvstudio.report.json import to_json
 from kvstudio.report.save import save_text
 from kvstudio.report.values import Identity, Report
 from kvstudio.runlog.values import LogLine
-from kvstudio.units import MIB
-from tests.report.conftest import KEY, LOG, budget, lines_of, make_run
+from tests.report.conftest import KEY, LOG, lines_of, make_run
 
 ME = Identity("/home/alice", "alice", ("atlas",), prompts=())
 
@@ -169,16 +167,3 @@ def test_a_file_that_cannot_be_saved_is_said_and_nothing_is_left(tmp_path: Path)
     assert list(tmp_path.iterdir()) == [target]
     with pytest.raises(StoreError, match="No such file or directory"):
         save_text(tmp_path / "nowhere" / "report.md", "x")
-
-
-def test_comparison_puts_printed_beside_estimated_and_learns_what_no_buffer_explains(case: Case) -> None:
-    rows = compare(budget(), case.runs[0])
-    seen = {(r.device, r.kind.value): r for r in rows}
-
-    assert seen["CUDA0", "model"].exact
-    assert seen["CUDA1", "kv"].measured_bytes is None and seen["CUDA1", "kv"].difference_bytes is None
-    overhead = seen["CUDA0", "overhead"]
-    assert overhead.learned and overhead.measured_bytes == (18 * 1024 - 412 - 9169 - 8448) * MIB
-    assert overhead.estimated_bytes == 468 * MIB
-    assert [r.device for r in rows][-1] == "Host"
-    assert compare(None, case.runs[0])[0].estimated_bytes is None
