@@ -25,6 +25,13 @@ def format_gib(n_bytes: int) -> str:
     return f"{n_bytes / GIB:.1f}"
 
 
+def format_room(n_bytes: int) -> str:
+    """A room or shortage in GiB with one decimal, in MiB where that would say 0.0."""
+    if abs(n_bytes) < GIB // 20:
+        return f"{n_bytes / MIB:.1f} MiB"
+    return f"{format_gib(n_bytes)} GiB"
+
+
 def format_mib(n_bytes: int) -> str:
     """MiB with one decimal, for comparing with a figure of the log."""
     return f"{n_bytes / MIB:.1f} MiB"

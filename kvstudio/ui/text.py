@@ -3,7 +3,7 @@
 from PySide6.QtCore import QCoreApplication
 
 from kvstudio.budget.values import BufferKind, Provenance
-from kvstudio.units import GIB, format_gib, group_digits
+from kvstudio.units import format_gib, group_digits
 
 _CONTEXT = "kvstudio"
 
@@ -55,13 +55,6 @@ def provenance_name(provenance: Provenance) -> str:
 def gib(n_bytes: int | None) -> str:
     """`18.5`, or a dash for an unknown size."""
     return "–" if n_bytes is None else format_gib(n_bytes)
-
-
-def small_or_gib(n_bytes: int) -> str:
-    """A room or shortage in words: `0.9 GiB`, but MiB where one decimal of a GiB would say 0.0."""
-    if abs(n_bytes) < GIB // 20:
-        return f"{n_bytes / 1024**2:.1f} MiB"
-    return f"{format_gib(n_bytes)} GiB"
 
 
 def raw_bytes(n_bytes: int) -> str:

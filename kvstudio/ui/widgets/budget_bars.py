@@ -27,7 +27,7 @@ from kvstudio.ui.widgets import bar_geometry as geometry
 from kvstudio.ui.widgets import patterns
 from kvstudio.ui.widgets.bar_geometry import BAR_HEIGHT, BarLayout, GroupValues, Row, Segment
 from kvstudio.ui.widgets.basic import plain_tooltip
-from kvstudio.units import format_gib
+from kvstudio.units import format_gib, format_room
 
 _GLIDE_MS = 120
 _MINIMUM_WIDTH = 440
@@ -51,9 +51,9 @@ def pieces_of(budget: Budget, device: str, kind: BufferKind | None, size: float,
     """What there is to say about one segment: name, bytes, formula in words, provenance."""
     n_bytes = round(size)
     if kind is None:
-        head = text.tr("{}: {} more than it has").format(device, text.small_or_gib(n_bytes))
+        head = text.tr("{}: {} more than it has").format(device, format_room(n_bytes))
         return Piece(device, None, n_bytes, (head, text.raw_bytes(n_bytes)))
-    lines = [f"{device}: {text.kind_name(kind)}, {text.small_or_gib(n_bytes)}", text.raw_bytes(n_bytes)]
+    lines = [f"{device}: {text.kind_name(kind)}, {format_room(n_bytes)}", text.raw_bytes(n_bytes)]
     on_host = device == geometry.HOST
     parts = [b for b in budget.buffers if b.kind is kind and (b.device is None if on_host else b.device == device)]
     for part in parts:
@@ -397,12 +397,12 @@ def bracket_words(kind: BufferKind, row: Row) -> str:
     failure = row.bracket.failure if row.bracket else row.values.failure
     if failure is None:
         return ""
-    asked = text.small_or_gib(failure.bytes)
+    asked = format_room(failure.bytes)
     if failure.limit_bytes is not None:
-        limit = text.small_or_gib(failure.limit_bytes)
+        limit = format_room(failure.limit_bytes)
         return text.tr("{} asks for {}, one allocation may be {}").format(text.kind_name(kind), asked, limit)
     return text.tr("{} asks for {}, {} are free").format(
-        text.kind_name(kind), asked, text.small_or_gib(max(0, failure.free_bytes))
+        text.kind_name(kind), asked, format_room(max(0, failure.free_bytes))
     )
 
 
@@ -410,7 +410,7 @@ def room_words(free: float | None) -> str:
     """`5.5 GiB free`, `1.3 GiB over`, or that nobody knows."""
     if free is None:
         return text.tr("capacity unknown")
-    size = text.small_or_gib(round(abs(free)))
+    size = format_room(round(abs(free)))
     return text.tr("{} over").format(size) if free < 0 else text.tr("{} free").format(size)
 
 
