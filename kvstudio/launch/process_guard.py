@@ -2,9 +2,10 @@
 
 It runs as its own process, reads one JSON line from standard input (argv, env, cwd, limits), starts the child in a
 new session and reports on the status descriptor: `started PID`, `failed ERRNO TEXT`, `ended CODE SIGNAL MAXRSS`.
-Later lines on standard input are orders, `term` or `kill`. The end of standard input means that our side is gone, even by SIGKILL:
-then everything is killed. Being its own process makes it independent of which thread started it, keeps the step between
-fork and exec out of a program with threads, and lets it adopt grandchildren that ran away from their process group.
+Later lines on standard input are orders, `term` or `kill`. The end of standard input means that our side is gone, even
+by SIGKILL: then everything is killed. Being its own process makes it independent of which thread started it, keeps the
+step between fork and exec out of a program with threads, and lets it adopt grandchildren that ran away from their
+process group.
 Standard library only: it is started by path, without site packages.
 """
 

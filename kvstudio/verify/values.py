@@ -35,7 +35,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class PrintedBuffer:
-    """A buffer the binary printed. `device` None for host memory."""
+    """A buffer the binary printed, in bytes of the MiB it printed. `device` None for host memory."""
 
     name: str
     device: str | None
@@ -46,7 +46,11 @@ class PrintedBuffer:
 
 @dataclass(frozen=True, slots=True)
 class MemorySample:
-    """Used bytes of each device at `time_s` after the start; `Host` is the child's RSS."""
+    """Used bytes of each device at `time_s` after the start; `Host` is the child's RSS.
+
+    A device whose driver counts memory shows what all programs use of it; one without a counter shows the sum of the
+    buffers printed so far. `Run.counted` tells which is which.
+    """
 
     time_s: float
     used_bytes: tuple[tuple[str, int], ...]
@@ -54,7 +58,13 @@ class MemorySample:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One test launch, finished. `number` counts runs of a case; `log_path` is the kept log."""
+    """One test launch, finished. `number` counts runs of a case; `log_path` is the kept log.
+
+    `phases`: each phase that began with `done` or `failed`, in order, and `phase_times` when it began, in seconds after
+    the start. `peak`: largest sample per device. `counted`: devices whose samples come from a driver's counter.
+    `overhead`: memory of such a device that no printed buffer explains, None where it is not known. `prompts`: every
+    request as (kind, ok, seconds, what came back). `message` is the system's word, `says` one sentence for a person.
+    """
 
     number: int
     config: LaunchConfig
@@ -77,3 +87,8 @@ class Run:
     log_path: str | None
     message: str = ""
     says: str = ""
+    phase_times: tuple[tuple[Phase, float], ...] = ()
+    counted: tuple[str, ...] = ()
+    overhead: tuple[tuple[str, int | None], ...] = ()
+    prompts: tuple[tuple[str, bool, float, str], ...] = ()
+    answer: str = ""

@@ -1,0 +1,80 @@
+"""The memory of a running launch: what its process holds of RAM, and what drivers count per device."""
+
+from collections.abc import Callable, Mapping
+
+import psutil
+
+from kvstudio.devices.values import Machine
+from kvstudio.verify.values import MemorySample, PrintedBuffer
+
+HOST = "Host"
+#: Used bytes by device name, for devices whose driver counts them.
+Counter = Callable[[], Mapping[str, int]]
+
+
+def no_counter() -> Mapping[str, int]:
+    """For machines whose drivers count nothing."""
+    return {}
+
+
+def counter_for(machine: Machine | None) -> Counter:
+    """A counter for the devices whose driver can be asked while a launch runs."""
+    return no_counter
+
+
+def resident_bytes(pid: int | None) -> int | None:
+    """Resident memory of a process and its children, None when it is gone or not ours to see."""
+    if pid is None:
+        return None
+    try:
+        process = psutil.Process(pid)
+        total: int = process.memory_info().rss
+        for child in process.children(recursive=True):
+            total += child.memory_info().rss
+    except psutil.Error:
+        return None
+    return total
+
+
+def sample(time_s: float, pid: int | None, counter: Counter, printed: Mapping[str, int]) -> MemorySample:
+    """One point of the trace: a counter's figure where there is one, else the buffers printed so far."""
+    used = {**printed, **counter()}
+    resident = resident_bytes(pid)
+    if resident is not None:
+        used[HOST] = resident
+    return MemorySample(time_s, tuple(sorted(used.items())))
+
+
+def peaks(samples: tuple[MemorySample, ...], peak_rss_bytes: int | None = None) -> tuple[tuple[str, int], ...]:
+    """The largest figure of each device; the system's own record of the process's peak counts for the host."""
+    highest: dict[str, int] = {}
+    for point in samples:
+        for name, used in point.used_bytes:
+            highest[name] = max(highest.get(name, 0), used)
+    if peak_rss_bytes is not None:
+        highest[HOST] = max(highest.get(HOST, 0), peak_rss_bytes)
+    return tuple(sorted(highest.items()))
+
+
+def learned_overhead(
+    before: Mapping[str, int], peak: Mapping[str, int], buffers: tuple[PrintedBuffer, ...]
+) -> tuple[tuple[str, int | None], ...]:
+    """Memory each device used at the peak that no printed buffer explains; None where no driver counted it.
+
+    `before` and `peak`: used bytes per counted device, all programs together.
+    """
+    printed: dict[str, int] = {}
+    for buffer in buffers:
+        if buffer.device is not None:
+            printed[buffer.device] = printed.get(buffer.device, 0) + buffer.bytes
+    return tuple(
+        (name, max(0, peak[name] - before[name] - bytes_) if name in peak and name in before else None)
+        for name, bytes_ in sorted(printed.items())
+    )
+
+
+def free_before(machine: Machine | None) -> tuple[tuple[str, int], ...]:
+    """Free bytes per device, and of the host, as probed before the launch."""
+    if machine is None:
+        return ()
+    return tuple((d.name, d.free_bytes) for d in (*machine.devices, machine.host) if d.free_bytes is not None)
