@@ -1,0 +1,81 @@
+"""The application around the window: style, defects, files the desktop hands over, and a clean end."""
+
+import signal
+import sys
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QTimer, Signal
+from PySide6.QtGui import QFileOpenEvent, QIcon
+from PySide6.QtWidgets import QApplication
+
+import kvstudio
+from kvstudio.ui import dialogs, theme
+from kvstudio.ui.main_window import MainWindow
+from kvstudio.ui.preferences import Preferences
+from kvstudio.work import task
+
+APP_ID = "io.github.kvstudio.KvStudio"
+_SELFTEST_MS = 30_000
+_LAST_JOBS_MS = 3000
+
+
+class Application(QApplication):
+    """Turns the desktop's open-file events into `file_opened`."""
+
+    file_opened = Signal(str)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.FileOpen and isinstance(event, QFileOpenEvent):
+            path = event.file() or event.url().toLocalFile()
+            if path:
+                self.file_opened.emit(path)
+                return True
+        return super().event(event)
+
+
+def run(files: Sequence[str] = (), *, devices: str | None = None, selftest: bool = False) -> int:
+    """Open the window with `files`; returns the exit status. `devices` is a snapshot to use instead of a probe."""
+    app = Application([sys.argv[0]])
+    app.setApplicationName("kvstudio")
+    app.setApplicationVersion(kvstudio.__version__)
+    app.setDesktopFileName(APP_ID)
+    app.setWindowIcon(QIcon(str(theme.RESOURCES / "kvstudio.svg")))
+    preferences = Preferences()
+    theme.apply(app, preferences.scheme)
+    # Ctrl+C in the terminal ends the program: Python sees a signal only between two events.
+    signal.signal(signal.SIGINT, lambda *_: app.quit())
+    ticks = QTimer()
+    ticks.timeout.connect(lambda: None)
+    ticks.start(500)
+    window = MainWindow(preferences, devices_file=devices)
+    dialogs.install_excepthook(lambda: window)
+    app.file_opened.connect(lambda path: window.open_paths((path,)))
+    app.aboutToQuit.connect(window.shut_down)
+    if selftest:
+        return _selftest(app, window, files)
+    window.show()
+    QTimer.singleShot(0, lambda: window.begin(tuple(files)))
+    status = app.exec()
+    task.drain(_LAST_JOBS_MS)
+    return status
+
+
+def _selftest(app: Application, window: MainWindow, files: Sequence[str]) -> int:
+    problems: list[str] = []
+    window.store.failed.connect(lambda error: problems.append(error.message))
+    window.show()
+    window.open_paths(tuple(files))
+    deadline = QTimer()
+    deadline.setSingleShot(True)
+    deadline.timeout.connect(lambda: (problems.append("files were not read in time"), app.exit(1)))
+    deadline.start(_SELFTEST_MS)
+    idle = QTimer()
+    idle.timeout.connect(lambda: app.quit() if not task.pending() else None)
+    idle.start(20)
+    app.exec()
+    idle.stop()
+    window.shut_down()
+    window.close()
+    for problem in problems:
+        sys.stderr.write(f"kvstudio: {problem}\n")
+    return 1 if problems else 0

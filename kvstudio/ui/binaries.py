@@ -1,0 +1,132 @@
+"""The llama.cpp programs of this machine: found, inspected and listed in the background, one of them chosen."""
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, Signal
+
+from kvstudio.errors import KvStudioError
+from kvstudio.launch.binary import Binary
+from kvstudio.work import task
+
+_INSPECTED_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The program in use with its device list; `listed` is None when it could not list, `problem` says why."""
+
+    binary: Binary
+    listed: str | None
+    problem: KvStudioError | None = None
+
+
+class Binaries(QObject):
+    """`list_changed` when names are known better, `chosen` carries a Chosen, `failed` a KvStudioError."""
+
+    list_changed = Signal()
+    chosen = Signal(object)
+    failed = Signal(object)
+    searched = Signal(object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._titles: dict[str, str] = {}
+        self._current: Binary | None = None
+        self._env: tuple[tuple[str, str], ...] = ()
+        self.note = "Looking for llama.cpp…"
+
+    @property
+    def current(self) -> Binary | None:
+        return self._current
+
+    def entries(self) -> tuple[tuple[str, str], ...]:
+        """(path, title) of each program known."""
+        return tuple(self._titles.items())
+
+    def look(self, preferred: str = "") -> None:
+        """Search the machine; then choose `preferred` if it is there, else the first found."""
+
+        def on_done(paths: tuple[str, ...]) -> None:
+            self._on_found(paths, preferred)
+
+        def on_failed(error: KvStudioError) -> None:
+            self.note = ""
+            self.failed.emit(error)
+            self.list_changed.emit()
+
+        task.run(_find, preferred, done=on_done, failed=on_failed, key="find-binaries")
+
+    def choose(self, path: str, env: tuple[tuple[str, str], ...] | None = None) -> None:
+        """Inspect a program and list its devices; it becomes the current one unless that fails."""
+        if env is not None:
+            self._env = env
+        self._titles.setdefault(path, _short_title(path))
+        task.run(_inspect_and_list, path, self._env, done=self._on_chosen, failed=self._on_failed, key="choose-binary")
+
+    def set_env(self, env: tuple[tuple[str, str], ...]) -> None:
+        """Variables of the launch may hide devices: list again when they change."""
+        if env == self._env:
+            return
+        self._env = env
+        if self._current is not None:
+            self.choose(self._current.path)
+
+    def _on_found(self, paths: tuple[str, ...], preferred: str) -> None:
+        self.note = ""
+        for path in paths:
+            self._titles.setdefault(path, _short_title(path))
+        self.list_changed.emit()
+        self.searched.emit(paths)
+        first = preferred if preferred in paths else (paths[0] if paths else "")
+        if first and self._current is None:
+            self.choose(first)
+        for path in paths[:_INSPECTED_AT_ONCE]:
+            if path != first:
+                task.run(_inspect, path, done=self._on_inspected, key=f"inspect {path}")
+
+    def _on_inspected(self, binary: Binary) -> None:
+        self._titles[binary.path] = binary.title
+        self.list_changed.emit()
+
+    def _on_chosen(self, chosen: Chosen) -> None:
+        self._current = chosen.binary
+        self._titles[chosen.binary.path] = chosen.binary.title
+        self.list_changed.emit()
+        self.chosen.emit(chosen)
+
+    def _on_failed(self, error: KvStudioError) -> None:
+        self.failed.emit(error)
+        self.list_changed.emit()
+
+
+def _find(preferred: str) -> tuple[str, ...]:
+    import os
+
+    from kvstudio.launch.binary import find
+
+    found = find()
+    if preferred and preferred not in found and os.access(preferred, os.X_OK) and os.path.isfile(preferred):
+        return (preferred, *found)
+    return found
+
+
+def _inspect(path: str) -> Binary:
+    from kvstudio.launch.binary import inspect
+
+    return inspect(path)
+
+
+def _inspect_and_list(path: str, env: tuple[tuple[str, str], ...]) -> Chosen:
+    from kvstudio.launch.binary import inspect, list_devices
+
+    binary = inspect(path)
+    try:
+        return Chosen(binary, list_devices(binary, env=env))
+    except KvStudioError as error:
+        return Chosen(binary, None, error)
+
+
+def _short_title(path: str) -> str:
+    import os
+
+    return os.path.basename(path)

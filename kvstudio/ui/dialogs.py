@@ -1,0 +1,201 @@
+"""Small windows: help, about, a defect with a copy button, and the file choosers."""
+
+import platform
+import sys
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+
+from PySide6.QtCore import Qt, qVersion
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QFileDialog,
+    QGridLayout,
+    QListWidget,
+    QListWidgetItem,
+    QPlainTextEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+import kvstudio
+from kvstudio.case.store import SUFFIX
+from kvstudio.ui import theme
+from kvstudio.ui.text import tr
+from kvstudio.ui.theme import Space, Step, Weight
+from kvstudio.ui.widgets.basic import Label, SectionLabel
+
+_OPEN_FILTER = "Models, logs and cases (*.gguf *.log *.txt *{});;All files (*)"
+
+SHORTCUTS = (
+    ("Ctrl+O", "Open a model, a log, a case or a projector"),
+    ("Ctrl+V", "Paste a command line, a log or a path"),
+    ("Ctrl+S", "Save the case"),
+    ("Ctrl+W", "Close the case"),
+    ("Ctrl+Z, Ctrl+Shift+Z", "Undo, redo a change of settings or devices"),
+    ("Ctrl+L", "Edit the command"),
+    ("Ctrl+Shift+C", "Copy the command"),
+    ("F5, Shift+F5", "Test launch, stop it"),
+    ("F6", "Check with llama.cpp"),
+    ("F8", "Fix…"),
+    ("F9", "Report…"),
+    ("F1", "This page"),
+)
+
+_WORDS = (
+    ("Bars", "What each device is asked for, in llama.cpp's order. Past the black tick it does not fit. Point at a part for bytes and formula."),
+    ("Settings", "A dot marks what was typed. The muted text at the right is what llama.cpp makes of it. An empty field means the default."),
+    ("Test launch", "Starts llama-server with these settings on a free port, sends one prompt, then several, and stops it again."),
+    ("Check with llama.cpp", "Asks the program for its own figures without loading the model, and shows how far the estimate was off."),
+    ("Logs", "Drop a log of llama.cpp, Ollama, LM Studio or koboldcpp: the line that decided is found and explained."),
+)
+
+
+class HelpDialog(QDialog):
+    """One page: what the parts say, and the keys."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(tr("kvstudio help"))
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(Space.XXL, Space.XL, Space.XXL, Space.L)
+        layout.setSpacing(Space.S)
+        layout.addWidget(Label(tr("What the window says"), Step.TITLE, Weight.DemiBold))
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(Space.L)
+        grid.setVerticalSpacing(Space.S)
+        grid.setColumnStretch(1, 1)
+        top = Qt.AlignmentFlag.AlignTop
+        for row, (name, says) in enumerate(_WORDS):
+            grid.addWidget(Label(tr(name), weight=Weight.DemiBold), row, 0, top)
+            grid.addWidget(Label(tr(says), role="muted", wrap=True), row, 1, top)
+        layout.addLayout(grid)
+        layout.addSpacing(Space.S)
+        layout.addWidget(SectionLabel(tr("Keys")))
+        keys = QGridLayout()
+        keys.setHorizontalSpacing(Space.L)
+        keys.setVerticalSpacing(Space.XS)
+        keys.setColumnStretch(1, 1)
+        for row, (key, says) in enumerate(SHORTCUTS):
+            keys.addWidget(Label(key, Step.SMALL, mono=True), row, 0)
+            keys.addWidget(Label(tr(says), role="muted"), row, 1)
+        layout.addLayout(keys)
+        layout.addSpacing(Space.S)
+        layout.addWidget(Label(about_line(), Step.SMALL, role="muted", wrap=True))
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+        buttons.rejected.connect(self.reject)
+        layout.addWidget(buttons)
+        self.setMinimumWidth(600)
+
+
+def about_line() -> str:
+    """Versions, for the foot of the help page and for a defect's text."""
+    return tr("kvstudio {}, Qt {}, Python {}, {}. Nothing is sent anywhere.").format(
+        kvstudio.__version__, qVersion(), platform.python_version(), platform.system()
+    )
+
+
+class DefectDialog(QDialog):
+    """A defect of ours, in full, with a button that copies it."""
+
+    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(tr("Something unexpected happened"))
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(Space.XXL, Space.XL, Space.XXL, Space.L)
+        layout.addWidget(Label(tr("Something unexpected happened"), Step.TITLE, Weight.DemiBold))
+        says = tr("This is a defect of kvstudio. The case on screen is as it was; what was just asked for may not be done.")
+        layout.addWidget(Label(says, role="muted", wrap=True))
+        self.field = QPlainTextEdit(text)
+        self.field.setProperty("field", True)
+        self.field.setReadOnly(True)
+        self.field.setFont(theme.mono(Step.SMALL))
+        self.field.setAccessibleName(tr("Details"))
+        layout.addWidget(self.field, 1)
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+        copy = QPushButton(tr("Copy"))
+        copy.setObjectName("copyDefect")
+        copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(text))
+        buttons.addButton(copy, QDialogButtonBox.ButtonRole.ActionRole)
+        buttons.rejected.connect(self.reject)
+        layout.addWidget(buttons)
+        self.resize(640, 360)
+
+
+class ChooseDialog(QDialog):
+    """One of several files of a folder."""
+
+    def __init__(self, title: str, rows: tuple[tuple[str, str], ...], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(title)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(Space.L, Space.L, Space.L, Space.L)
+        layout.addWidget(Label(title, Step.TITLE, Weight.DemiBold))
+        self.list = QListWidget()
+        for path, words in rows:
+            item = QListWidgetItem(words)
+            item.setData(Qt.ItemDataRole.UserRole, path)
+            self.list.addItem(item)
+        self.list.setCurrentRow(0)
+        self.list.itemActivated.connect(lambda _: self.accept())
+        layout.addWidget(self.list, 1)
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Open | QDialogButtonBox.StandardButton.Cancel)
+        buttons.accepted.connect(self.accept)
+        buttons.rejected.connect(self.reject)
+        layout.addWidget(buttons)
+        self.resize(560, 320)
+
+    def chosen(self) -> str:
+        """Path of the row that is selected; empty when none is."""
+        item = self.list.currentItem()
+        return str(item.data(Qt.ItemDataRole.UserRole)) if item is not None else ""
+
+
+def ask_open(parent: QWidget, done: Callable[[tuple[str, ...]], None]) -> QFileDialog:
+    """Ask for files without blocking; `done` gets their paths."""
+    dialog = QFileDialog(parent, tr("Open"), "", _OPEN_FILTER.format(SUFFIX))
+    dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
+    dialog.filesSelected.connect(lambda paths: done(tuple(paths)))
+    return _opened(dialog)
+
+
+def ask_save(parent: QWidget, name: str, done: Callable[[str], None]) -> QFileDialog:
+    """Ask where to save a case."""
+    dialog = QFileDialog(parent, tr("Save case"), name, f"Case (*{SUFFIX})")
+    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+    dialog.setDefaultSuffix(SUFFIX.removeprefix("."))
+    dialog.fileSelected.connect(done)
+    return _opened(dialog)
+
+
+def ask_binary(parent: QWidget, done: Callable[[str], None]) -> QFileDialog:
+    """Ask for a llama.cpp program."""
+    dialog = QFileDialog(parent, tr("Choose llama-server"))
+    dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+    dialog.fileSelected.connect(done)
+    return _opened(dialog)
+
+
+def _opened(dialog: QFileDialog) -> QFileDialog:
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.open()
+    return dialog
+
+
+def install_excepthook(parent: Callable[[], QWidget | None]) -> None:
+    """Show what nobody caught in a dialog, and still write it to stderr."""
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        text = "".join(traceback.format_exception(kind, error, trace))
+        sys.stderr.write(text)
+        if issubclass(kind, KeyboardInterrupt):
+            QGuiApplication.quit()
+            return
+        dialog = DefectDialog(f"{about_line()}\n\n{text}", parent())
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
+
+    sys.excepthook = hook

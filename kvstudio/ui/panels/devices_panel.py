@@ -1,0 +1,320 @@
+"""Which devices are used, what is free on them and who else is there; devices that are not there can be added."""
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLineEdit, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+
+from kvstudio.devices.values import Device, DeviceProcess, DeviceSource, Machine
+from kvstudio.errors import KvStudioError
+from kvstudio.ui import icons
+from kvstudio.ui.text import tr
+from kvstudio.ui.theme import Size, Space, Step, Weight
+from kvstudio.ui.widgets.basic import ElidedLabel, Label, SectionLabel, icon_button, plain_tooltip
+from kvstudio.units import GIB, format_bytes, format_gib
+
+_INDENT = 24
+_MIB = 1024**2
+_NOISE = ("NVIDIA GeForce ", "NVIDIA ", "AMD Radeon ", "Intel(R) ", "(TM)", "(R)")
+
+
+class DevicesPanel(QWidget):
+    """Signals: `ticked` (name, on), `what_if_added` (tuple of Device), `what_if_removed` (name)."""
+
+    ticked = Signal(object, object)
+    what_if_added = Signal(object)
+    what_if_removed = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("devicesPanel")
+        self._rows: dict[str, _DeviceRow] = {}
+        self._build()
+
+    def _build(self) -> None:
+        self._live = Label("", Step.SMALL, role="muted")
+        header = QHBoxLayout()
+        header.addWidget(SectionLabel(tr("Devices")))
+        header.addStretch(1)
+        header.addWidget(self._live)
+        self._list = QVBoxLayout()
+        self._list.setSpacing(Space.XS + 2)
+        self._list.setContentsMargins(0, 0, 0, 0)
+        self._none = Label(tr("No GPU was found: everything stays in RAM."), Step.SMALL, role="muted", wrap=True)
+        self._host = _DeviceRow("Host", None)
+        self._add = QToolButton()
+        self._add.setObjectName("addWhatIf")
+        self._add.setText(tr("Add what-if device…"))
+        self._add.setIcon(icons.icon("plus"))
+        self._add.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self._add.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self._add.clicked.connect(self.begin_what_if)
+        self._editor = _WhatIfEditor()
+        self._editor.hide()
+        self._editor.accepted.connect(self._on_added)
+        self._editor.cancelled.connect(self._end_what_if)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addLayout(header)
+        layout.addSpacing(Space.XS + 2)
+        layout.addLayout(self._list)
+        layout.addWidget(self._none)
+        layout.addSpacing(Space.XS + 2)
+        layout.addWidget(self._host)
+        layout.addSpacing(Space.S)
+        add_row = QHBoxLayout()
+        add_row.setContentsMargins(_INDENT - 6, 0, 0, 0)
+        add_row.addWidget(self._add)
+        add_row.addStretch(1)
+        layout.addLayout(add_row)
+        layout.addWidget(self._editor)
+
+    def show_devices(self, machine: Machine | None, what_if: tuple[Device, ...], chosen: tuple[str, ...]) -> None:
+        """Draw all devices, ticked as chosen; `machine` None while the first probe is under way."""
+        hidden = {d.name for d in what_if}
+        live = tuple(d for d in machine.devices if d.name not in hidden) if machine else ()
+        devices = live + what_if
+        self._keep_rows(devices)
+        for device in devices:
+            self._rows[device.name].show_device(device, device.name in chosen)
+        self._none.setVisible(not devices)
+        self._none.setText(tr("No GPU was found: everything stays in RAM.") if machine else tr("Looking for devices…"))
+        self._host.setVisible(machine is not None)
+        if machine is not None:
+            self._host.show_device(machine.host, True)
+        self._live.setText(tr("live") if machine is not None else "")
+        self._live.setToolTip(plain_tooltip("\n".join(machine.notes)) if machine and machine.notes else "")
+
+    def row_texts(self, name: str) -> tuple[str, str]:
+        """First and second line of a device's row, as a test or a screen reader sees them."""
+        row = self._host if name == "Host" else self._rows[name]
+        return row.texts()
+
+    def checkbox(self, name: str) -> QCheckBox:
+        """The check box of a device."""
+        box = self._rows[name].box
+        assert box is not None
+        return box
+
+    def begin_what_if(self) -> None:
+        """Open the inline editor."""
+        self._add.hide()
+        self._editor.begin()
+
+    @property
+    def editor(self) -> "_WhatIfEditor":
+        return self._editor
+
+    def _end_what_if(self) -> None:
+        self._editor.hide()
+        self._add.show()
+        self._add.setFocus()
+
+    def _on_added(self, devices: object) -> None:
+        self._end_what_if()
+        self.what_if_added.emit(devices)
+
+    def _keep_rows(self, devices: tuple[Device, ...]) -> None:
+        names = [d.name for d in devices]
+        if list(self._rows) == names:
+            return
+        for name in list(self._rows):
+            if name not in names:
+                row = self._rows.pop(name)
+                self._list.removeWidget(row)
+                row.hide()
+                row.deleteLater()
+        for device in devices:
+            if device.name not in self._rows:
+                row = _DeviceRow(device.name, device.source)
+                row.ticked.connect(self.ticked)
+                row.removed.connect(self.what_if_removed)
+                self._rows[device.name] = row
+        self._rows = {name: self._rows[name] for name in names}
+        for index, row in enumerate(self._rows.values()):
+            self._list.insertWidget(index, row)
+
+
+class _DeviceRow(QWidget):
+    """Check box, name, description and free memory; below it who holds memory, or why nothing is known."""
+
+    ticked = Signal(object, object)
+    removed = Signal(object)
+
+    def __init__(self, name: str, source: DeviceSource | None) -> None:
+        super().__init__()
+        self._name = name
+        self.box: QCheckBox | None = None
+        first = QHBoxLayout()
+        first.setSpacing(0)
+        first.setContentsMargins(0, 0, 0, 0)
+        if source is not None:
+            self.box = QCheckBox()
+            self.box.setObjectName(f"use{name}")
+            self.box.setAccessibleName(tr("Use {}").format(name))
+            self.box.setFixedWidth(_INDENT)
+            self.box.toggled.connect(lambda on: self.ticked.emit(self._name, on))
+            first.addWidget(self.box)
+        else:
+            first.addSpacing(_INDENT)
+        self._title = Label(name, Step.BODY, Weight.DemiBold)
+        self._about = ElidedLabel(step=Step.SMALL, role="muted")
+        self._free = Label(step=Step.SMALL)
+        first.addWidget(self._title)
+        first.addSpacing(7)
+        first.addWidget(self._about, 1)
+        first.addSpacing(Space.XS)
+        first.addWidget(self._free)
+        if source in (DeviceSource.WHAT_IF, DeviceSource.LOG, DeviceSource.SNAPSHOT):
+            remove = icon_button("close", tr("Remove {}").format(name), name=f"remove{name}")
+            remove.setFixedSize(20, 20)
+            remove.clicked.connect(lambda: self.removed.emit(self._name))
+            first.addWidget(remove)
+        self._second = ElidedLabel(step=Step.SMALL, role="muted")
+        second = QHBoxLayout()
+        second.setContentsMargins(_INDENT, 0, 0, 0)
+        second.addWidget(self._second)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(1)
+        layout.addLayout(first)
+        layout.addLayout(second)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+
+    def show_device(self, device: Device, used: bool) -> None:
+        """Draw one device."""
+        if self.box is not None and self.box.isChecked() != used:
+            self.box.blockSignals(True)
+            self.box.setChecked(used)
+            self.box.blockSignals(False)
+        self._about.setText("RAM" if self.box is None else short_description(device.description))
+        self._about.setToolTip(plain_tooltip(device.description or device.name))
+        self._free.setText(free_text(device))
+        self._free.set_role("ink" if used else "muted")
+        self._title.set_role("ink" if used else "muted")
+        self._second.setText(second_line(device, self.box is None))
+        self._second.setToolTip(plain_tooltip(_details(device)))
+
+    def texts(self) -> tuple[str, str]:
+        parts = (self._title.text(), self._about.text(), self._free.text())
+        return " ".join(p for p in parts if p), self._second.text()
+
+
+class _WhatIfEditor(QWidget):
+    """A line in the list where a device that is not there is typed; what is wrong is said below it."""
+
+    accepted = Signal(object)
+    cancelled = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.field = QLineEdit()
+        self.field.setObjectName("whatIf")
+        self.field.setPlaceholderText("2 x 24 GiB")
+        self.field.setAccessibleName(tr("What-if device"))
+        self.field.returnPressed.connect(self._on_return)
+        self.field.textEdited.connect(lambda _: self._say(""))
+        self.field.installEventFilter(self)
+        accept = icon_button("check", tr("Add"))
+        accept.clicked.connect(self._on_return)
+        cancel = icon_button("close", tr("Cancel"))
+        cancel.clicked.connect(self.cancelled)
+        row = QHBoxLayout()
+        row.setSpacing(Space.XS)
+        row.setContentsMargins(_INDENT, 0, 0, 0)
+        row.addWidget(self.field, 1)
+        row.addWidget(accept)
+        row.addWidget(cancel)
+        self._says = Label(step=Step.SMALL, role="bad", wrap=True)
+        self._says.setContentsMargins(_INDENT, 0, 0, 0)
+        self._says.hide()
+        self.setMinimumHeight(Size.CONTROL)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(Space.XS)
+        layout.addLayout(row)
+        layout.addWidget(self._says)
+
+    def begin(self) -> None:
+        """Show empty, with the cursor in it."""
+        self.field.clear()
+        self._say("")
+        self.show()
+        self.field.setFocus()
+
+    def error(self) -> str:
+        """What is said below the field."""
+        return self._says.text()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent) and event.key() == Qt.Key.Key_Escape:
+            self.cancelled.emit()
+            return True
+        return super().eventFilter(watched, event)
+
+    def _on_return(self) -> None:
+        from kvstudio.devices.what_if import parse
+
+        try:
+            devices = parse(self.field.text())
+        except KvStudioError as error:
+            self._say(f"{error.message}. {error.hint}".strip())
+            return
+        self.accepted.emit(devices)
+
+    def _say(self, text: str) -> None:
+        self._says.setText(text)
+        self._says.setVisible(bool(text))
+
+
+def short_description(description: str) -> str:
+    """`RTX 4090` for `NVIDIA GeForce RTX 4090`: the maker's noise goes, the tooltip has it all."""
+    for noise in _NOISE:
+        description = description.replace(noise, "")
+    return description.strip()
+
+
+def free_text(device: Device) -> str:
+    """`23.6 free`, in GiB; below one GiB with its unit."""
+    if device.free_bytes is None:
+        return tr("unknown")
+    if device.free_bytes < GIB:
+        return tr("{} free").format(format_bytes(device.free_bytes))
+    return tr("{} free").format(format_gib(device.free_bytes))
+
+
+def second_line(device: Device, is_host: bool = False) -> str:
+    """Who holds memory; without processes the total; the reason when nothing is known."""
+    if device.total_bytes is None:
+        return device.reason or tr("memory unknown")
+    if device.source is DeviceSource.WHAT_IF:
+        return tr("what-if, {}").format(format_bytes(device.total_bytes))
+    if device.source is DeviceSource.LOG:
+        return tr("from the log, {}").format(format_bytes(device.total_bytes))
+    if device.processes and not is_host:
+        return processes_line(device.processes)
+    if device.free_bytes is None and device.reason:
+        return device.reason
+    return tr("of {}").format(format_bytes(device.total_bytes))
+
+
+def processes_line(processes: tuple[DeviceProcess, ...]) -> str:
+    """The biggest with its pid, the others summed: `python3 (4182) 7.6 GiB`, `Xorg 0.3, 2 more 0.1`."""
+    known = sorted(processes, key=lambda p: p.bytes or 0, reverse=True)
+    first, rest = known[0], known[1:]
+    if not rest:
+        size = format_bytes(first.bytes) if first.bytes is not None else tr("size unknown")
+        return f"{first.name} ({first.pid}) {size}"
+    more = sum(p.bytes or 0 for p in rest)
+    head = f"{first.name} {format_gib(first.bytes)}" if first.bytes is not None else first.name
+    return tr("{}, {} more {}").format(head, len(rest), format_gib(more))
+
+
+def _details(device: Device) -> str:
+    lines = [f"{p.name} ({p.pid}): {format_bytes(p.bytes) if p.bytes is not None else '?'}" for p in device.processes]
+    if device.total_bytes is not None:
+        lines.insert(0, tr("{} in all").format(format_bytes(device.total_bytes)))
+    for text in (device.reason, device.driver and tr("Driver {}").format(device.driver), device.pci_id):
+        if text:
+            lines.append(text)
+    return "\n".join(lines)

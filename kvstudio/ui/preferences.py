@@ -1,0 +1,102 @@
+"""What the window remembers between starts: its place, recent files, scheme and binary; nothing else."""
+
+import json
+import time
+from dataclasses import asdict, dataclass
+
+from PySide6.QtCore import QByteArray, QSettings
+
+from kvstudio.ui.theme import Scheme
+
+_MOST_RECENT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class RecentItem:
+    """A file that was open: `kind` model, log or case; `opened_at` seconds since the epoch."""
+
+    path: str
+    kind: str
+    title: str
+    detail: str
+    opened_at: float
+
+
+class Preferences:
+    """A thin reading of QSettings; whatever is damaged there counts as not set."""
+
+    def __init__(self, settings: QSettings | None = None) -> None:
+        self._settings = settings if settings is not None else QSettings("kvstudio", "kvstudio")
+
+    @property
+    def scheme(self) -> Scheme:
+        try:
+            return Scheme(str(self._settings.value("scheme", Scheme.SYSTEM.value)))
+        except ValueError:
+            return Scheme.SYSTEM
+
+    @scheme.setter
+    def scheme(self, scheme: Scheme) -> None:
+        self._settings.setValue("scheme", scheme.value)
+
+    @property
+    def binary(self) -> str:
+        return str(self._settings.value("binary", "") or "")
+
+    @binary.setter
+    def binary(self, path: str) -> None:
+        self._settings.setValue("binary", path)
+
+    @property
+    def geometry(self) -> QByteArray | None:
+        value = self._settings.value("geometry")
+        return value if isinstance(value, QByteArray) else None
+
+    @geometry.setter
+    def geometry(self, value: QByteArray) -> None:
+        self._settings.setValue("geometry", value)
+
+    def recent(self) -> tuple[RecentItem, ...]:
+        """Newest first."""
+        try:
+            rows = json.loads(str(self._settings.value("recent", "[]")))
+            return tuple(
+                RecentItem(str(r["path"]), str(r["kind"]), str(r["title"]), str(r["detail"]), float(r["opened_at"]))
+                for r in rows
+            )
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return ()
+
+    def add_recent(self, path: str, kind: str, title: str, detail: str) -> None:
+        """Put a file on top of the list."""
+        rest = [item for item in self.recent() if item.path != path]
+        self._keep([RecentItem(path, kind, title, detail, time.time()), *rest][:_MOST_RECENT])
+
+    def forget(self, path: str) -> None:
+        """Take a file off the list."""
+        self._keep([item for item in self.recent() if item.path != path])
+
+    def clear_recent(self) -> None:
+        self._keep([])
+
+    def _keep(self, items: list[RecentItem]) -> None:
+        self._settings.setValue("recent", json.dumps([asdict(item) for item in items]))
+
+
+def when(then: float, now: float) -> str:
+    """`today`, `yesterday`, `3 days ago`, else `12 Nov`, with the year when it is another."""
+    today, day = time.localtime(now), time.localtime(then)
+    days = (_midnight(today) - _midnight(day)) // 86400
+    if days <= 0:
+        return time.strftime("%H:%M", day)
+    if days == 1:
+        return "yesterday"
+    if days < 7:
+        return f"{int(days)} days ago"
+    name = time.strftime("%b", day)
+    return f"{day.tm_mday} {name}" + (f" {day.tm_year}" if day.tm_year != today.tm_year else "")
+
+
+def _midnight(day: time.struct_time) -> float:
+    # Noon of that day, so that a change of summer time does not move it across a border.
+    return time.mktime((day.tm_year, day.tm_mon, day.tm_mday, 12, 0, 0, 0, 0, -1)) // 3600 * 3600
