@@ -7,7 +7,8 @@ from kvstudio.header.values import TensorInfo
 
 @dataclass(frozen=True, slots=True)
 class BackendTraits:
-    """What a backend's buffer types do to sizes. `host_buffer_type` None: none (Metal, RPC, OpenCL...).
+    """What a backend's buffer types do to sizes. `host_buffer_type` None: none (Metal, RPC, OpenCL...); a buffer of it
+    is `host_extra` bytes larger than what it holds.
 
     Source: memory model of llama.cpp b11434, ggml/src/ggml-<backend>.
     """
@@ -20,13 +21,15 @@ class BackendTraits:
     async_events: bool
     pads_quantized_rows: bool
     flash_attn_scratch: bool
+    host_extra: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedTensor:
-    """A tensor as created: `buffer_type` by its log name (`CUDA0`, `Vulkan_Host`, `CPU_REPACK`...), `device` None on the host.
+    """A tensor as created, `buffer_type` by its log name (`CUDA0`, `Vulkan_Host`, `CPU_REPACK`...).
 
-    `layer` is None for input and output tensors; `duplicate` for the second copy of a tied embedding or of rope factors.
+    `device` is None on the host, `layer` for input and output tensors; `duplicate` marks the second copy of a tied
+    embedding or of rope factors, `lazy` a huge lookup table that is read from the file row by row.
     """
 
     tensor: TensorInfo
@@ -34,13 +37,34 @@ class PlacedTensor:
     device: str | None
     layer: int | None
     duplicate: bool = False
+    lazy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MappedRange:
+    """The part of one file that a mapped buffer covers, in bytes from the start of its data section."""
+
+    shard: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorGroup:
+    """Tensors that are placed together: `sizes` bytes by buffer type, `ranges` the file parts of mapped ones."""
+
+    tensors: tuple[PlacedTensor, ...]
+    sizes: tuple[tuple[str, int], ...]
+    ranges: tuple[tuple[str, MappedRange], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`devices` in llama.cpp's order; `layer_device` has n_layer_all + 1 entries, the output layer last, None for the CPU.
+    """`devices` in llama.cpp's order; `layer_device` has n_layer_all + 1 entries, the output layer last, None is the CPU.
 
-    `pipeline_copies` is 4 with pipeline parallelism, else 1.
+    `pipeline_copies` is 4 with pipeline parallelism, else 1. `buffer_types` names each device's default buffer type as
+    the log does; `host_type` is the pinned host type of the first device that has one, None without; `mapped` says
+    whether weights in host memory are mapped from the file. `shares` are the parts of a `-sm tensor` split, else empty.
     """
 
     devices: tuple[str, ...]
@@ -49,3 +73,10 @@ class Placement:
     tensors: tuple[PlacedTensor, ...]
     offloaded_layers: tuple[int, int]
     pipeline_copies: int
+    buffer_types: tuple[str, ...] = ()
+    host_type: str | None = None
+    mapped: bool = False
+    groups: tuple[TensorGroup, ...] = ()
+    shares: tuple[float, ...] = ()
+    errors: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -29,7 +29,8 @@ class Provenance(StrEnum):
 class EffectiveConfig:
     """The settings as the binary will resolve them. `n_gpu_layers` keeps -1 (auto) and -2 (all).
 
-    `flash_attn` is what was asked ("on", "off", "auto"); `flash_attn_on` what it becomes, None if only the log can tell.
+    `flash_attn` is what was asked ("on", "off", "auto"); `flash_attn_on` what it becomes, None if only the log tells.
+    `overrides` are (pattern, buffer type) in the order llama.cpp tries them. `errors` are settings llama.cpp refuses.
     """
 
     program: str
@@ -52,6 +53,19 @@ class EffectiveConfig:
     swa_full: bool
     fit: bool
     pipeline_copies: int = 1
+    n_rs_seq: int = 0
+    n_draft: int = 0
+    load_mtp: bool = False
+    embeddings: bool = False
+    causal_attn: bool = True
+    load_mode: str = "auto"
+    lazy_mode: str = "auto"
+    repack: bool = True
+    no_host: bool = False
+    overrides: tuple[tuple[str, str], ...] = ()
+    mtp_context: bool = False
+    errors: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,15 +129,22 @@ _MLA = replace(_NO_SPLIT, mtp=Mtp.ON_DEMAND)
 _DELTA_NET = replace(_hybrid(Recurrent.INTERVAL, _PLAIN), mtp=Mtp.ON_DEMAND)
 _KDA = replace(_hybrid(Recurrent.NO_KV_HEADS), mla_keys_required=True)
 
+_TIED_NAMES = """
+llama deci falcon gpt2 starcoder refact bloom qwen2 qwen2vl qwen3 qwen3moe qwen3vl qwen3vlmoe phi3 minicpm gemma
+starcoder2 command-r olmo openelm arctic deepseek deepseek2-ocr chatglm jais2 exaone granite granitemoe graniteswitch
+chameleon plm arcee ernie4_5 ernie4_5-moe hunyuan-moe hunyuan-dense hunyuan_vl smollm3 seed_oss grovemoe hrm_text
+cogvlm pangu-embedded mistral3 paddleocr maincoder nanbeige pockettts
+"""
+_OWN_NAMES = """
+gptneox baichuan stablelm qwen qwen2moe phi2 phimoe plamo orion internlm2 xverse dbrx jais nemotron bailingmoe dots1
+apertus talkie
+"""
+_ENCODER_NAMES = "bert nomic-bert nomic-bert-moe neo-bert jina-bert-v2 jina-bert-v3 eurobert wavtokenizer-dec"
+
 ARCHITECTURES: dict[str, Architecture] = {
     # Plain attention, output tied to the embedding when the file has no output.weight.
     **dict.fromkeys(
-        (
-            "llama deci falcon gpt2 starcoder refact bloom qwen2 qwen2vl qwen3 qwen3moe qwen3vl qwen3vlmoe phi3 minicpm"
-            " gemma starcoder2 command-r olmo openelm arctic deepseek deepseek2-ocr chatglm jais2 exaone granite"
-            " granitemoe graniteswitch chameleon plm arcee ernie4_5 ernie4_5-moe hunyuan-moe hunyuan-dense hunyuan_vl"
-            " smollm3 seed_oss grovemoe hrm_text cogvlm pangu-embedded mistral3 paddleocr maincoder nanbeige pockettts"
-        ).split(),
+        _TIED_NAMES.split(),
         _PLAIN,
     ),
     "codeshell": Architecture(output=Output.REVERSED),
@@ -151,10 +158,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "t5": Architecture(split_tensor=False, has_encoder=True),
     # Plain attention, output.weight mandatory.
     **dict.fromkeys(
-        (
-            "gptneox baichuan stablelm qwen qwen2moe phi2 phimoe plamo orion internlm2 xverse dbrx jais nemotron"
-            " bailingmoe dots1 apertus talkie"
-        ).split(),
+        _OWN_NAMES.split(),
         _OWN,
     ),
     "olmoe": _NO_SPLIT_OWN,
@@ -166,9 +170,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "glm4moe": Architecture(mtp=Mtp.ON_DEMAND),
     "hy_v3": Architecture(mtp=Mtp.ON_DEMAND),
     # No cache: encoders and diffusion models.
-    **dict.fromkeys(
-        "bert nomic-bert nomic-bert-moe neo-bert jina-bert-v2 jina-bert-v3 eurobert wavtokenizer-dec".split(), _ENCODER
-    ),
+    **dict.fromkeys(_ENCODER_NAMES.split(), _ENCODER),
     "modern-bert": replace(
         _ENCODER, swa=Swa(3, Window.OPTIONAL, dense_first=True, kind="symmetric"), output=Output.NO_HEAD
     ),

@@ -80,7 +80,7 @@ class Keys:
         return value if isinstance(value, str) else None
 
     def per_layer(self, key: str, n: int, fill: tuple[int, ...] | int = 0) -> tuple[int, ...]:
-        """`n` numbers from a scalar (repeated) or an array (as far as it goes, then `fill`), as llama.cpp reads them."""
+        """`n` numbers from a scalar (repeated) or an array (as far as it goes, then `fill`), as llama.cpp does."""
         rest = fill if isinstance(fill, tuple) else (fill,) * n
         name = self.name(key)
         value = self._metadata.get(name)

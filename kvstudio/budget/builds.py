@@ -1,0 +1,32 @@
+"""Which llama.cpp builds' rules are known, and what differs between them."""
+
+#: Builds whose source the rules were read from, oldest first.
+KNOWN = (10434, 11434)
+NEWEST = KNOWN[-1]
+
+#: First build known to feed tokens and embeddings in one batch.
+MIXED_BATCH = 11434
+#: First build known to have an MTP graph for glm4moe; before, its MTP block keeps cells and no weights.
+GLM4MOE_MTP = 11434
+#: First build known to replace --no-mmap, --mlock and --direct-io by --load-mode.
+LOAD_MODE = 11434
+
+
+def resolve(*wanted: int | None) -> int:
+    """The first build that is given, else the newest known."""
+    return next((build for build in wanted if build), NEWEST)
+
+
+def note(build: int) -> str | None:
+    """What to say about a build whose source was not read."""
+    if build in KNOWN:
+        return None
+    if build < KNOWN[0]:
+        return f"the rules of builds before b{KNOWN[0]} were not read; b{build} may differ."
+    nearest = max(known for known in KNOWN if known <= build)
+    return f"b{build} is taken to follow the rules of b{nearest}."
+
+
+def follows(build: int, since: int) -> bool:
+    """Whether `build` has what came with build `since`; a build between two known ones follows the older."""
+    return build >= since

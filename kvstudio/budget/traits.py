@@ -1,0 +1,68 @@
+"""What each backend's buffer types do to sizes, by the prefix of a device's name.
+
+Source: llama.cpp b11434, ggml/src/ggml-<backend>; Vulkan's alignments are properties of the device, measured here.
+"""
+
+from dataclasses import dataclass, replace
+
+from kvstudio.budget.placement_values import BackendTraits
+from kvstudio.devices.values import Device
+from kvstudio.units import GIB
+
+CPU_ALIGNMENT = 32  # TENSOR_ALIGNMENT
+_CUDA_ALIGNMENT = 128
+
+_TRAITS: dict[str, BackendTraits] = {
+    name: BackendTraits(name, *row)
+    for name, *row in (
+        # alignment, largest buffer, host type, its alignment, async+events, pads quantized rows, f16 scratch, extra
+        ("CUDA", _CUDA_ALIGNMENT, None, "CUDA_Host", 32, True, True, True),
+        ("ROCm", _CUDA_ALIGNMENT, None, "ROCm_Host", 32, True, True, True),
+        ("MUSA", _CUDA_ALIGNMENT, None, "MUSA_Host", 32, True, True, True),
+        ("Vulkan", 16, GIB, "Vulkan_Host", 64, True, False, False, 32),
+        ("MTL", 32, None, None, 32, True, False, False),
+        ("SYCL", _CUDA_ALIGNMENT, None, "SYCL_Host", 32, True, True, True),
+        ("CANN", _CUDA_ALIGNMENT, None, "CANN_Host", 32, True, True, False),
+        ("OpenCL", 128, None, None, 32, False, False, False),
+        ("OPENVINO", 32, None, None, 32, False, False, False),
+        ("WebGPU", 256, None, None, 32, False, False, False),
+        ("RPC", 32, None, None, 32, True, False, False),
+        ("HTP", 128, None, None, 32, False, False, False),
+        ("CPU", CPU_ALIGNMENT, None, None, 32, False, False, False),
+    )
+}
+_ALIASES = {"Metal": "MTL", "GPUOpenCL": "OpenCL", "HIP": "ROCm", "OpenVINO": "OPENVINO"}
+_UNKNOWN = BackendTraits("", 128, None, None, 32, False, False, False)
+
+#: Backends that still offer `-sm row`. Source: ggml_backend_split_buffer_type in their registries.
+ROW_SPLIT = frozenset({"SYCL", "HTP"})
+#: Backends whose weights can be mapped straight from the file.
+MAPS_WEIGHTS = frozenset({"MTL", "CPU"})
+
+
+def traits_of(device: Device) -> BackendTraits:
+    """The rules of a device's backend; an unknown one is taken to pad like CUDA and to have no host type."""
+    known = _TRAITS.get(_ALIASES.get(device.backend, device.backend))
+    return replace(_UNKNOWN, backend=device.backend) if known is None else known
+
+
+def is_known(backend: str) -> bool:
+    return _ALIASES.get(backend, backend) in _TRAITS
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTraits:
+    """What the CPU backend was compiled for: it decides which matrices are repacked into CPU_REPACK or AMX buffers."""
+
+    amx: bool = False
+    avx512: bool = False
+    arm: bool = False
+
+
+#: The CPU backends of the binaries the rules were measured with; others may repack other types.
+_MEASURED_CPU: dict[int, CpuTraits] = {10434: CpuTraits(amx=True, avx512=True)}
+
+
+def cpu_traits(build: int) -> CpuTraits:
+    """The CPU backend taken for a build: what was measured with it, else plain AVX2."""
+    return _MEASURED_CPU.get(build, CpuTraits())

@@ -1,0 +1,58 @@
+"""Model buffers: what the weights take, by buffer as the log names it.
+
+Source: llama.cpp b11434, src/llama-model.cpp (load_tensors, get_mapping_range), ggml/src/ggml-backend.cpp.
+"""
+
+from dataclasses import dataclass
+
+from kvstudio.budget.placement_values import Placement
+from kvstudio.budget.tensor_groups import CPU, LAZY
+from kvstudio.header.values import Header
+
+
+@dataclass(frozen=True, slots=True)
+class WeightBuffer:
+    """One model buffer; `shard` is the file it maps, None when it is allocated."""
+
+    name: str
+    device: str | None
+    bytes: int
+    n_tensors: int
+    shard: int | None = None
+
+
+def model_buffers(header: Header, placement: Placement) -> tuple[WeightBuffer, ...]:
+    """Every model buffer: devices first in their order, then host memory; a mapped one per file it touches."""
+    sizes: dict[str, int] = {}
+    spans: dict[tuple[str, int], tuple[int, int]] = {}
+    for group in placement.groups:
+        for spot, n_bytes in group.sizes:
+            sizes[spot] = sizes.get(spot, 0) + n_bytes
+        for spot, span in group.ranges:
+            first, last = spans.get((spot, span.shard), (span.first, span.last))
+            spans[spot, span.shard] = min(first, span.first), max(last, span.last)
+    counts = _counts(placement)
+    device_of = dict(zip(placement.buffer_types, placement.devices, strict=True))
+    found = [
+        WeightBuffer(CPU if spot == LAZY else spot, device_of.get(spot), n_bytes, counts.get(spot, 0))
+        for spot, n_bytes in sizes.items()
+    ]
+    found += [
+        WeightBuffer(_mapped_name(spot), device_of.get(spot), last - first, counts.get(spot, 0), shard)
+        for (spot, shard), (first, last) in spans.items()
+    ]
+    order = {name: index for index, name in enumerate(placement.devices)}
+    return tuple(sorted(found, key=lambda buffer: (order.get(buffer.device or "", len(order)), buffer.shard or 0)))
+
+
+def _mapped_name(spot: str) -> str:
+    return f"{CPU if spot == LAZY else spot}_Mapped"
+
+
+def _counts(placement: Placement) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for group in placement.groups:
+        for tensor in group.tensors:
+            spot = LAZY if tensor.lazy else tensor.buffer_type
+            counts[spot] = counts.get(spot, 0) + 1
+    return counts
