@@ -97,6 +97,8 @@ class DeviceBudget:
     """What one device (or the host) gives and is asked for, in bytes; unknown is None.
 
     `need_bytes` is what this launch asks of it: all kinds but other processes, overhead included where it is known.
+    `mapped_bytes` is the part of the host's weights that is mapped from the file: page cache, which the system takes
+    back when it must, so it cannot be refused and does not count against free memory.
     """
 
     name: str
@@ -112,6 +114,7 @@ class DeviceBudget:
     other_bytes: int | None
     n_layers: int = 0
     has_output_layer: bool = False
+    mapped_bytes: int = 0
 
     def of(self, kind: BufferKind) -> int | None:
         """Bytes of one kind; None when unknown."""
@@ -125,12 +128,12 @@ class DeviceBudget:
 
     @property
     def fits(self) -> bool | None:
-        return None if self.free_bytes is None else self.need_bytes <= self.free_bytes
+        return None if self.room_bytes is None else self.room_bytes >= 0
 
     @property
     def room_bytes(self) -> int | None:
         """Free memory left after this launch; negative when it does not fit."""
-        return None if self.free_bytes is None else self.free_bytes - self.need_bytes
+        return None if self.free_bytes is None else self.free_bytes - (self.need_bytes - self.mapped_bytes)
 
 
 @dataclass(frozen=True, slots=True)
