@@ -7,7 +7,7 @@ CACHE_TYPES = ("f16", "bf16", "f32", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq
 SPLIT_MODES = ("none", "layer", "row", "tensor")
 
 #: Fields that are not settings but where they come from.
-NOT_SETTINGS = ("program", "model_path", "env", "layout", "build")
+NOT_SETTINGS = ("program", "model_path", "hf_repo", "hf_file", "env", "layout", "build")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,14 @@ class LaunchConfig:
 
     `n_gpu_layers`: -1 auto, -2 all. `tensor_split`: proportions. `n_ctx`: 0 from the model. `fit_target`: MiB per
     device. `build`: the llama.cpp build whose defaults apply, None for the newest known. `env`: variables for the
-    child, part of the settings (`LLAMA_ARG_*` counts as typed).
+    child, part of the settings (`LLAMA_ARG_*` counts as typed). `program`: as typed, a name or a path. `lora_scaled`,
+    `control_vector_scaled`: `FILE:SCALE`. `hf_repo`: the model when there is no `model_path`.
     """
 
     program: str = "llama-server"
     model_path: str = ""
+    hf_repo: str | None = None
+    hf_file: str | None = None
 
     n_ctx: int | None = None
     n_parallel: int | None = None
@@ -65,9 +68,12 @@ class LaunchConfig:
     rpc: tuple[str, ...] | None = None
 
     mmproj: str | None = None
+    mmproj_auto: bool | None = None
     mmproj_offload: bool | None = None
     lora: tuple[str, ...] | None = None
+    lora_scaled: tuple[str, ...] | None = None
     control_vector: tuple[str, ...] | None = None
+    control_vector_scaled: tuple[str, ...] | None = None
     spec_type: str | None = None
     model_draft: str | None = None
     n_ctx_draft: int | None = None
@@ -97,6 +103,11 @@ class LaunchConfig:
     def evolve(self, **changes: Any) -> Self:
         """The same settings with some replaced; the layout of the typed line is kept."""
         return replace(self, **changes)
+
+    @property
+    def lora_paths(self) -> tuple[str, ...]:
+        """Files of all LoRA adapters, scaled or not."""
+        return (self.lora or ()) + tuple(item.rpartition(":")[0] or item for item in self.lora_scaled or ())
 
     def typed(self) -> dict[str, Any]:
         """Settings that were typed, by field name."""
