@@ -6,11 +6,16 @@ from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.families import build
 from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE, Reserve, pad
 from kvstudio.budget.compute.schedule import schedule
+from kvstudio.budget.compute.support import support_of
 from kvstudio.budget.compute.vulkan_order import reorder_new, reorder_old
 from kvstudio.budget.placement_values import PlacedTensor, Placement
 from kvstudio.budget.values import EffectiveConfig, Provenance
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
+
+
+#: Backends that never take over an operation whose weight is on the host.
+NO_OFFLOAD = frozenset({"RPC", "MTL", "OpenCL", "WebGPU", "OPENVINO", "HTP"})
 
 
 def compute_buffers(
@@ -29,7 +34,8 @@ def compute_buffers(
     allocator = GraphAllocator(backends, clamp_in_place=effective.build >= MIXED_BATCH_SINCE)
     allocator.run(plan.nodes, plan.leafs)
     provenance = Provenance.EXACT if followed else Provenance.ESTIMATED
-    return {b.buffer_type: (size, provenance, "") for b, size in zip(backends, allocator.sizes, strict=True)}
+    names = (*(placement.buffer_types or placement.devices), backends[-1].buffer_type)
+    return {name: (size, provenance, "") for name, size in zip(names, allocator.sizes, strict=True)}
 
 
 def reserve_for(
@@ -41,7 +47,7 @@ def reserve_for(
     flash = effective.flash_attn_on if effective.flash_attn_on is not None else effective.flash_attn != "off"
     return Reserve(
         model, effective, placement, pad(n_tokens, n_seqs), n_seqs, n_outputs, flash,
-        embeddings=bool(config is not None and (config.embeddings or config.reranking)),
+        embeddings=effective.embeddings,
         placed=placed_by_name(placement),
     )  # fmt: skip
 
@@ -71,7 +77,7 @@ def backends_of(placement: Placement) -> list[Backend]:
         result.append(
             Backend(
                 name, name, t.alignment, t.max_buffer_bytes,
-                offloads=t.backend not in ("RPC",), reorders=t.backend == "Vulkan",
+                offloads=t.backend not in NO_OFFLOAD, reorders=t.backend == "Vulkan", supports=support_of(t.backend),
             )  # fmt: skip
         )
     result.append(Backend("CPU", host, host_alignment, host_max, offloads=False, reorders=False))

@@ -18,7 +18,8 @@ class Style:
     `norm`: rms or layer. `rope`: which layers rotate: all, none, swa, step (all but each n-th), custom per `no_rope`.
     `pos`: learned positions are added to the embedding. `qk_norm`: before the rotation per head (`head`), over the whole
     row (`row`; `flat` where the row is rebuilt from heads), or behind it (`after`). `q_scale`: Q is scaled after the rotation. `residual`: `seq` or one of the
-    parallel orders. `ffn_norm`: weight that normalises the feed-forward input. `attn_post`/`ffn_post`: norms of the
+    parallel orders. `gating` `key:x`: from the header, `x` where it says nothing; `norm_w` None: from the header.
+    `shexp`: shared experts, plain or weighted by a gate (`gated`, `silu_div`). `ffn_norm`: weight that normalises the feed-forward input. `attn_post`/`ffn_post`: norms of the
     branch before it is added.
     """
 
@@ -41,16 +42,14 @@ class Style:
     attn_out_bias: bool = True
     act: str = "silu"
     gating: str = "softmax"
-    norm_w: bool = True
-    moe_scale: bool = False
+    norm_w: bool | None = True
     sinks: bool = False
     shexp: str | None = None
     attn_temp: bool = False
     head_extra: int = 0
     branch_scale: bool = False
-    out_rows: str = "before_add"
-    early_v: bool = False
     residual_first: bool = False
+    sub_norms: bool = False
 
 
 class Decoder:
@@ -77,14 +76,14 @@ class Decoder:
     def begin(self) -> Tensor:
         g, s = self.g, self.s
         cur = g.inp_embd(scale=s.scale_embd == "rows")
-        if s.scale_embd == "plain":
+        if s.scale_embd == "plain" or (s.scale_embd == "key" and g.r.number("embedding_scale")):
             cur = g.scale(cur)
         self.pos = g.inp_pos()
         if s.pos and g.r.weight("position_embd.weight") is not None:
             cur = g.add(cur, g.get_rows(g.top("position_embd.weight"), self.pos))
         if s.tok_norm:
             cur = g.build_norm(cur, g.r.weight("token_embd_norm.weight"), g.r.weight("token_embd_norm.bias"), s.norm, 0)
-        if s.attn_temp:
+        if s.attn_temp and (g.r.number("attention.temperature_scale") != 0 or g.r.arch == "llama4"):
             self.attn_scale = g.input(F32, 1, 1, g.nt)
         self.attention_inputs()
         self.out_ids = g.inp_out_ids()
@@ -128,13 +127,13 @@ class Decoder:
         cur, inp = self.select(il, cur, inp)
         if s.attn_post is not None:
             cur = self.normed(cur, il, s.attn_post)
-        if s.branch_scale:
+        if s.branch_scale and g.r.number("residual_scale"):
             cur = g.scale(cur)
         mid = g.add(cur, inp)
         cur = self.feed_forward(il, self.normed(mid, il, s.ffn_norm))
         if s.ffn_post is not None:
             cur = self.normed(cur, il, s.ffn_post, il if s.ffn_post_pinned else -1)
-        if s.branch_scale:
+        if s.branch_scale and g.r.number("residual_scale"):
             cur = g.scale(cur)
         return g.add(mid, cur) if s.residual_first else g.add(cur, mid)
 
@@ -142,6 +141,10 @@ class Decoder:
         rope = self.s.rope
         if rope == "swa":
             return self.g.r.layers[il].is_swa
+        if rope == "key":
+            return self.g.r.key("rope.scaling.finetuned", True) is not False
+        if rope == "baichuan":
+            return self.g.n_layer != BAICHUAN_13B_LAYERS
         if rope == "step":
             step = self.g.r.whole("n_no_rope_layer_step", 4)
             return (il + 1) % step != 0 if step else True
@@ -238,10 +241,30 @@ class Decoder:
 
     def experts(self, il: int, cur: Tensor) -> Tensor:
         s = self.s
-        return self.g.moe(il, cur, act=s.act, norm_w=s.norm_w, scale=self.scales_experts(), gating=s.gating)
+        return self.g.moe(
+            il, cur, act=s.act, norm_w=self.normalises_weights(), scale=self.scales_experts(), gating=self.gating(),
+            limit=self.limits("swiglu_clamp_exp", il),
+        )  # fmt: skip
+
+    def normalises_weights(self) -> bool:
+        norm = self.s.norm_w
+        return bool(self.g.r.key("expert_weights_norm")) if norm is None else norm
 
     def scales_experts(self) -> bool:
         return self.g.r.number("expert_weights_scale") not in (0, 1)
+
+    def gating(self) -> str:
+        gating = self.s.gating
+        if not gating.startswith("key:"):
+            return gating
+        return GATINGS.get(self.g.r.whole("expert_gating_func"), gating[4:])
+
+    def limits(self, key: str, il: int) -> bool:
+        """Whether this layer clamps what its experts compute; only with separate operations it costs memory."""
+        value = self.g.r.key(key)
+        if not isinstance(value, tuple | list):
+            return False
+        return il < len(value) and float(value[il]) > 1e-6 and self.g.r.arch not in FUSED_CLAMP
 
     def shared(self, il: int, cur: Tensor, out: Tensor) -> Tensor:
         """The experts every token passes, added to the routed ones."""
@@ -250,9 +273,19 @@ class Decoder:
             return out
         dense = g.ffn(il, cur, s.act, names="ffn_{}_shexp")
         if s.shexp == "gated":
-            gate = g.unary(g.mm(g.need(il, "ffn_gate_inp_shexp"), cur))
-            dense = g.mul(dense, gate)
+            dense = g.mul(dense, g.unary(g.mm(g.need(il, "ffn_gate_inp_shexp"), cur)))
+        elif s.shexp == "silu_div":
+            logit = g.mm(g.need(il, "ffn_gate_inp_shexp"), cur)
+            dense = g.mul(dense, g.div(g.unary(logit), logit))
         return g.add(out, dense)
+
+
+#: llama_expert_gating_func_type.
+GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax_weight", 4: "sqrt_softplus"}
+#: Architectures whose clamped activation is one operation.
+FUSED_CLAMP = frozenset({"maple", "deepseek4", "glm5-next", "hy_v4"})
+#: Baichuan 13B uses ALiBi where 7B rotates; llama.cpp tells them apart by depth.
+BAICHUAN_13B_LAYERS = 40
 
 
 # -- parallel residuals ------------------------------------------------------------------------------------------
@@ -285,6 +318,23 @@ def _command_r(d: Decoder, il: int, inp: Tensor) -> Tensor:
     return g.add(g.add(d.feed_forward(il, normed), inp), cur)
 
 
+def _plamo(d: Decoder, il: int, inp: Tensor) -> Tensor:
+    g = d.g
+    normed = d.normed(inp, il, "attn_norm")
+    cur = d.attention(il, normed)
+    cur, normed, inp = d.select(il, cur, normed, inp)
+    return g.add(g.add(d.feed_forward(il, normed), cur), inp)
+
+
+def _arctic(d: Decoder, il: int, inp: Tensor) -> Tensor:
+    g = d.g
+    cur = d.attention(il, d.normed(inp, il, "attn_norm"))
+    cur, inp = d.select(il, cur, inp)
+    mid = g.add(cur, inp)
+    dense = g.add(g.ffn(il, d.normed(mid, il, "ffn_norm"), "silu"), mid)
+    return g.add(d.experts(il, d.normed(inp, il, "ffn_norm_exps")), dense)
+
+
 def _gptneox(d: Decoder, il: int, inp: Tensor) -> Tensor:
     g = d.g
     cur = d.attention(il, d.normed(inp, il, "attn_norm"))
@@ -311,5 +361,7 @@ PARALLEL: dict[str, Callable[[Decoder, int, Tensor], Tensor]] = {
     "phi2": _phi2,
     "command-r": _command_r,
     "gptneox": _gptneox,
+    "plamo": _plamo,
+    "arctic": _arctic,
     "stablelm": _stablelm,
 }

@@ -82,7 +82,7 @@ class Reserve:
             return None
         ne = (*placed.tensor.shape, 1, 1, 1, 1)[:4]
         leaf = Tensor("NONE", placed.tensor.type_id, ne)  # type: ignore[arg-type]
-        leaf.home = placed.buffer_type
+        leaf.home = placed.device or placed.buffer_type
         leaf.weight = True
         self.weights[name] = leaf
         return leaf

@@ -1,0 +1,105 @@
+"""Which operations a backend runs; what it does not run falls to the next backend, in the end to the CPU.
+
+Source: supports_op of ggml-vulkan.cpp and ggml-cuda.cu, read at build 11434.
+"""
+
+from collections.abc import Callable
+
+from kvstudio.budget.compute.tensor import BF16, BLOCKS, F16, F32, Tensor
+
+#: maxStorageBufferRange of graphics cards, a 32-bit number.
+VULKAN_TENSOR_LIMIT = 2**32 - 1
+_VULKAN_ATTENTION_TYPES = frozenset({F32, F16, BF16, 8, 2, 3, 6, 7, 20})
+_MAMBA2_STATES = {"Vulkan": (128, 256), "CUDA": (96, 128, 256)}
+
+
+def support_of(backend: str) -> Callable[[Tensor], bool] | None:
+    """The rule of a backend by its name prefix; None where everything is taken to run."""
+    if backend == "Vulkan":
+        return vulkan
+    return cuda if backend in ("CUDA", "ROCm", "MUSA") else None
+
+
+def vulkan(node: Tensor) -> bool:
+    if node.n_bytes > VULKAN_TENSOR_LIMIT or any(s.n_bytes > VULKAN_TENSOR_LIMIT for s in node.src):
+        return False
+    rule = _VULKAN.get(node.op)
+    return rule is None or rule(node)
+
+
+def cuda(node: Tensor) -> bool:
+    rule = _CUDA.get(node.op)
+    return rule is None or rule(node)
+
+
+def _dim01_contiguous(t: Tensor) -> bool:
+    per, size = BLOCKS.get(t.type, (1, 4))
+    return t.nb[0] == size and t.nb[1] == t.nb[0] * t.ne[0] // per and (t.ne[3] == 1 or t.nb[3] == t.nb[2] * t.ne[2])
+
+
+def _vulkan_mul_mat(node: Tensor) -> bool:
+    a, b = node.src[0], node.src[1]
+    if a.ne[3] != b.ne[3]:
+        return False
+    if a.type not in (F32, F16, BF16) and not _dim01_contiguous(a):
+        return False
+    return a.type == BF16 or b.type != BF16
+
+
+def _vulkan_attention(node: Tensor) -> bool:
+    _, k, v = node.src[:3]
+    if k.ne[0] % 8 or v.ne[0] % 8:
+        return False
+    if k.type not in _VULKAN_ATTENTION_TYPES or v.type not in _VULKAN_ATTENTION_TYPES:
+        return False
+    return (k.type == BF16) == (v.type == BF16)
+
+
+def _contiguous_rows(t: Tensor) -> bool:
+    per, size = BLOCKS.get(t.type, (1, 4))
+    return t.ne[0] == per or t.nb[0] == size
+
+
+def _vulkan_rope(node: Tensor) -> bool:
+    return _contiguous_rows(node.src[0])
+
+
+def _vulkan_sort(node: Tensor) -> bool:
+    return node.src[0].is_contiguous
+
+
+def _scan(states: tuple[int, ...]) -> Callable[[Tensor], bool]:
+    def rule(node: Tensor) -> bool:
+        state = node.src[0]
+        a = node.src[3]
+        return state.ne[0] in states and state.ne[1] % 16 == 0 and a.ne[0] == 1
+
+    return rule
+
+
+def _cuda_attention(node: Tensor) -> bool:
+    q, k, v = node.src[:3]
+    mask = node.src[3] if len(node.src) > 3 else None
+    head_k, head_v = k.ne[0], v.ne[0]
+    gqa = q.ne[2] // k.ne[2] if k.ne[2] else 1
+    grouped = mask is not None and k.ne[1] % 256 == 0 and gqa >= 2
+    if k.type == 20 or v.type == 20:
+        return False
+    if head_k == head_v and head_k in (40, 64, 72, 80, 96, 112, 128, 256):
+        return True
+    special = {(192, 128): 8, (320, 256): 32, (512, 512): 1, (576, 512): 1}
+    need = special.get((head_k, head_v))
+    return need is not None and grouped and gqa % need == 0
+
+
+_VULKAN: dict[str, Callable[[Tensor], bool]] = {
+    "MUL_MAT": _vulkan_mul_mat,
+    "FLASH_ATTN_EXT": _vulkan_attention,
+    "ROPE": _vulkan_rope,
+    "ARGSORT": _vulkan_sort,
+    "TOP_K": _vulkan_sort,
+    "SSM_SCAN": _scan(_MAMBA2_STATES["Vulkan"]),
+}
+_CUDA: dict[str, Callable[[Tensor], bool]] = {
+    "FLASH_ATTN_EXT": _cuda_attention,
+}
