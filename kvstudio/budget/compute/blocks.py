@@ -38,6 +38,7 @@ class Blocks(Graph):
         self.model = reserve.model
         self.n_embd = reserve.model.n_embd
         self.n_layer = reserve.model.n_layer
+        self.embd: Tensor | None = None
         self._pins = reserve.n_tokens < 32 or reserve.full_offload
 
     # -- names ---------------------------------------------------------------------------------------------------
@@ -577,7 +578,7 @@ class Blocks(Graph):
         """Final norm and logits; `extra` counts scalings and soft caps behind them."""
         w = self.r.weight(f"{norm}.weight")
         cur = self.build_norm(cur, w, self.r.weight(f"{norm}.bias"), kind, -1)
-        embd = cur
+        self.embd = cur
         out = self.r.weight("output.weight")
         if out is not None:
             cur = self.mm(out, cur, self.r.weight("output.scale"))
@@ -587,9 +588,45 @@ class Blocks(Graph):
             for _ in range(extra):
                 cur = self.scale(cur)
         cur.is_output = True
-        embd.is_output = True
+        self.embd.is_output = True
         self.expand(cur)
         return cur
+
+    def pool(self) -> None:
+        """In embedding mode the rows are pooled per sequence behind the rest of the graph."""
+        r, embd = self.r, self.embd
+        if not r.embeddings or embd is None:
+            return
+        kind = r.pooling_kind
+        embd.is_output = True
+        if kind == "none":
+            return
+        if kind == "mean" or (kind == "rank" and r.arch == "modern-bert"):
+            mean = self.input(F32, self.nt, r.n_seqs)
+            cur = self.mul_mat(self.cont(self.transpose(embd)), mean)
+        else:
+            cur = self.get_rows(embd, self.input(I32, r.n_seqs))
+        if kind == "rank":
+            cur = self._classify(cur)
+        cur.is_output = True
+        self.expand(cur)
+
+    def _classify(self, cur: Tensor) -> Tensor:
+        r = self.r
+        cls = r.weight("cls.weight")
+        if cls is not None:
+            cur = self.mm(cls, cur)
+            bias = r.weight("cls.bias")
+            cur = self.unary(cur if bias is None else self.add(cur, bias))
+            norm = r.weight("cls.norm.weight")
+            if norm is not None:
+                cur = self.mul(self.norm(cur), norm)
+        out = r.weight("cls.output.weight")
+        if out is not None:
+            cur = self.mm(out, cur)
+            bias = r.weight("cls.output.bias")
+            cur = cur if bias is None else self.add(cur, bias)
+        return self.soft_max(cur) if r.arch in ("qwen3", "qwen3vl") else cur
 
 
 #: Architectures that rotate positions in sections (four position ids per token).

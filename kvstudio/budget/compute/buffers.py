@@ -25,6 +25,7 @@ def compute_buffers(
     reserve = reserve_for(model, effective, placement, config)
     graph = Blocks(reserve)
     followed = build(graph)
+    graph.pool()
     backends = backends_of(placement)
     order = reorder_new if effective.build >= MIXED_BATCH_SINCE else reorder_old
     plan = schedule(
@@ -48,6 +49,7 @@ def reserve_for(
     return Reserve(
         model, effective, placement, pad(n_tokens, n_seqs), n_seqs, n_outputs, flash,
         embeddings=effective.embeddings,
+        pooling=config.pooling if config is not None else None,
         placed=placed_by_name(placement),
     )  # fmt: skip
 
@@ -63,6 +65,8 @@ def placed_by_name(placement: Placement) -> dict[str, PlacedTensor]:
             placed["output.weight"] = tensor
         else:
             placed[name] = tensor
+    if "output.weight" not in placed and "token_embd.weight" in placed:
+        placed["output.weight"] = placed["token_embd.weight"]
     return placed
 
 

@@ -16,6 +16,10 @@ MIXED_BATCH_SINCE = 11000
 NO_MIXED_BATCH = frozenset({"cogvlm", "deepseek4", "graniteswitch", "eagle3", "dflash", "gemma4-assistant"})
 
 
+#: llama_pooling_type.
+POOLING = {0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}
+
+
 def pad(value: int, to: int) -> int:
     return (value + to - 1) // to * to
 
@@ -35,6 +39,7 @@ class Reserve:
     n_outputs: int
     flash_attn: bool
     embeddings: bool = False
+    pooling: str | None = None
     mtp: bool = False
     placed: Mapping[str, PlacedTensor] = field(default_factory=dict)
     weights: dict[str, Tensor] = field(default_factory=dict)
@@ -133,6 +138,13 @@ class Reserve:
     def v_trans(self) -> bool:
         """The V cache is laid out before `auto` is resolved, so only a typed `off` transposes it."""
         return self.config.flash_attn == "off" or (self.arch == "grok")
+
+    @property
+    def pooling_kind(self) -> str:
+        """The pooling in force: what was typed, else what the file asks for, else none."""
+        if self.pooling:
+            return self.pooling
+        return POOLING.get(self.whole("pooling_type", -1), "none")
 
     @property
     def full_offload(self) -> bool:
