@@ -125,6 +125,7 @@ class AllocationFailed(LogEvent):
     bytes: int | None
     limit_bytes: int | None
     bytes_exact: bool
+    groups: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +135,50 @@ class Note(LogEvent):
     signature: str
     says: str
     groups: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BuildPrinted(LogEvent):
+    """The build a program names: `build: 6700 (3df2244d)`; `build` is None where only a commit or version is said."""
+
+    build: int | None
+    commit: str | None
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSeen(LogEvent):
+    """A llama.cpp command line that stands in the log, as text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSeen(LogEvent):
+    """A model file the log names. `role`: model, draft, mmproj, lora."""
+
+    path: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class FitProjected(LogEvent):
+    """`projected to use X MiB of device memory vs. Y MiB of free device memory`; `host` for the same about RAM.
+
+    `available_is_free` is False where the line compares with a total.
+    """
+
+    needed_bytes: int
+    available_bytes: int
+    host: bool
+    available_is_free: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryNoted(LogEvent):
+    """Free memory of a device a fit line or wrapper states, in bytes."""
+
+    name: str
+    total_bytes: int | None
+    free_bytes: int | None
+    used_bytes: int | None

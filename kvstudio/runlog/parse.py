@@ -1,0 +1,137 @@
+"""Numbered lines to typed events, a few microseconds a line."""
+
+import re
+from collections.abc import Iterable
+
+from kvstudio.runlog.facts import FACT_WORDS, DeviceNames, Tables, facts, mib
+from kvstudio.runlog.patterns import KEYWORDS, matches
+from kvstudio.runlog.signatures.row import Kind, Signature
+from kvstudio.runlog.values import (
+    AllocationFailed,
+    BreakdownRow,
+    BufferPrinted,
+    CachePrinted,
+    LogEvent,
+    LogLine,
+    Note,
+    OffloadPrinted,
+    Phase,
+    PhaseReached,
+)
+
+#: Characters of a message that patterns look at; a longer message is read at both ends.
+MAX_MESSAGE = 4096
+_LAYER = {Kind.ALLOCATOR: "A", Kind.BUFFER: "B", Kind.PURPOSE: "C"}
+
+#: Words that make a line worth a closer look; a plain substring search is the cheapest filter there is.
+WORDS: tuple[str, ...] = tuple(
+    dict.fromkeys(
+        (
+            *KEYWORDS,
+            *FACT_WORDS,
+            "memory breakdown",
+            "fit_memory_breakdown",
+            " = ",
+            "Device ",
+            "devices",
+            "ggml_vulkan: ",
+            "n_slots",
+        )
+    )
+)
+
+_GLUED = re.compile(
+    r"\\n(?=[a-z_~][\w~]*[:( ])"  # escaped line ends inside a wrapper's string
+    r"|\r"
+    r"|\s+(?=\d+\.\d{2}\.\d{3}\.\d{3} [DIWE] )"
+    r"|\s{3,}(?:[DIWE] )?(?=(?:ggml|llama|llm|load|common|sched|srv|alloc|graph)_?\w*: )"
+)
+
+_PHASES = {
+    "at_fit": (Phase.FIT, False), "fit_done": (Phase.FIT, True), "fit_failed": (Phase.FIT, True),
+    "at_weights": (Phase.WEIGHTS, False), "at_kv": (Phase.KV, False), "at_reserve": (Phase.COMPUTE, False),
+    "at_warmup": (Phase.WARMUP, False), "listening": (Phase.LISTENING, True), "generated": (Phase.GENERATE, True),
+}  # fmt: skip
+_BUFFER_PHASES = {"model": Phase.WEIGHTS, "kv": Phase.KV, "rs": Phase.RS, "compute": Phase.COMPUTE}
+
+
+class LogParser:
+    """Reads lines as they come and gives out what they state."""
+
+    def __init__(self) -> None:
+        self._devices = DeviceNames()
+        self._tables = Tables()
+
+    def feed(self, lines: Iterable[LogLine]) -> tuple[LogEvent, ...]:
+        """Events of these lines, in order."""
+        events: list[LogEvent] = []
+        for line in lines:
+            message = line.message
+            for word in WORDS:
+                if word in message:
+                    self._read(line.number, message, events)
+                    break
+        return tuple(events)
+
+    def _read(self, number: int, message: str, events: list[LogEvent]) -> None:
+        if len(message) > MAX_MESSAGE:
+            message = message[: MAX_MESSAGE * 3 // 4] + " ... " + message[-MAX_MESSAGE // 4 :]
+        for part in _GLUED.split(message) if _GLUED.search(message) else (message,):
+            self._read_part(number, part.strip(), events)
+
+    def _read_part(self, number: int, message: str, events: list[LogEvent]) -> None:
+        stated = facts(number, message)
+        device = self._devices.read(number, message)
+        rows = self._tables.read(number, message)
+        for event in (*stated, *((device,) if device else ()), *rows):
+            events.append(event)
+            phase = _phase_of(event)
+            if phase is not None:
+                events.append(phase)
+        for signature, groups in matches(message):
+            events.append(_event(number, signature, groups))
+            if signature.name in _PHASES:
+                phase_name, done = _PHASES[signature.name]
+                events.append(PhaseReached(number, phase_name, done))
+
+
+def parse(lines: Iterable[LogLine]) -> tuple[LogEvent, ...]:
+    """All events of a finished log."""
+    return LogParser().feed(lines)
+
+
+def _phase_of(event: LogEvent) -> PhaseReached | None:
+    if isinstance(event, BufferPrinted) and event.kind in _BUFFER_PHASES:
+        return PhaseReached(event.line, _BUFFER_PHASES[event.kind], True)
+    if isinstance(event, CachePrinted):
+        return PhaseReached(event.line, Phase.RS if event.kind == "rs" else Phase.KV, True)
+    if isinstance(event, OffloadPrinted):
+        return PhaseReached(event.line, Phase.WEIGHTS, False)
+    if isinstance(event, BreakdownRow):
+        return PhaseReached(event.line, Phase.FIT, False)
+    return None
+
+
+def _event(number: int, signature: Signature, groups: dict[str, str]) -> LogEvent:
+    if signature.kind in _LAYER:
+        n_bytes, exact = _requested(groups)
+        return AllocationFailed(
+            number, _LAYER[signature.kind], signature.name, signature.backend, groups.get("buf"), n_bytes,
+            int(groups["limit"]) if "limit" in groups else None, exact, tuple(groups.items()),
+        )  # fmt: skip
+    return Note(number, signature.name, _says(signature, groups), tuple(groups.items()))
+
+
+def _requested(groups: dict[str, str]) -> tuple[int | None, bool]:
+    if "bytes" in groups:
+        return int(groups["bytes"]), True
+    return (mib(groups["mib"]), False) if "mib" in groups else (None, True)
+
+
+class _Said(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def _says(signature: Signature, groups: dict[str, str]) -> str:
+    return signature.says.format_map(_Said({k: v[:200] for k, v in groups.items()}))
