@@ -116,6 +116,7 @@ class _Sums:
     """Bytes per device (None the host) and kind."""
 
     of: dict[tuple[str | None, BufferKind], int]
+    mapped: int
 
     def get(self, device: str | None, kind: BufferKind) -> int:
         return self.of.get((device, kind), 0)
@@ -126,7 +127,8 @@ def _sums(buffers: tuple[Buffer, ...]) -> _Sums:
     for buffer in buffers:
         key = buffer.device, buffer.kind
         sums[key] = sums.get(key, 0) + (buffer.bytes or 0)
-    return _Sums(sums)
+    mapped = (buffer.bytes or 0 for buffer in buffers if buffer.device is None and buffer.name.endswith("_Mapped"))
+    return _Sums(sums, sum(mapped))
 
 
 def _device(device: Device, sums: _Sums, placement: Placement, overhead: Mapping[str, int]) -> DeviceBudget:
@@ -164,4 +166,5 @@ def _host(host: Device | None, sums: _Sums, placement: Placement) -> DeviceBudge
         other_bytes=host.used_bytes if host else None,
         n_layers=layers[:-1].count(None),
         has_output_layer=layers[-1] is None,
+        mapped_bytes=sums.mapped,
     )

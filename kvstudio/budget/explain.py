@@ -65,6 +65,13 @@ def cache(model: ModelInfo, effective: EffectiveConfig, part: CacheBuffer) -> st
 
 def popular_formula(model: ModelInfo, effective: EffectiveConfig) -> str:
     """Why 2 x layers x hidden size x context x bytes is off for this model; empty when it is about right."""
+    kept: dict[bool, str] = model.memo.setdefault("popular formula", {})
+    if effective.swa_full not in kept:
+        kept[effective.swa_full] = _popular_formula(model, effective)
+    return kept[effective.swa_full]
+
+
+def _popular_formula(model: ModelInfo, effective: EffectiveConfig) -> str:
     reasons = []
     layers = [layer for layer in model.layers if layer.has_kv]
     if not layers:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kvstudio.budget import builds, device_list, layer_split
 from kvstudio.budget.placement_values import BackendTraits, Placement, TensorGroup
-from kvstudio.budget.tensor_groups import Lists, group_of
+from kvstudio.budget.tensor_groups import Grouper, Lists
 from kvstudio.budget.tensor_table import TensorTable, table_of
 from kvstudio.budget.traits import ROW_SPLIT, cpu_traits, is_known, traits_of
 from kvstudio.budget.values import EffectiveConfig
@@ -183,13 +183,12 @@ def _groups(
 ) -> tuple[TensorGroup, ...]:
     """One group of tensors per layer, then what depends on several layers."""
     output = indices[-1]
-    groups = [group_of(model, table, lists, "input", None), group_of(model, table, lists, "output", output)]
-    groups += [group_of(model, table, lists, il, index) for il, index in enumerate(indices[:-1]) if il in table.blocks]
-    tied = group_of(model, table, lists, "tied", output)
-    groups.append(tied)
+    grouper = Grouper(model, table, lists)
+    groups = [grouper.group("input", None), grouper.group("output", output)]
+    groups += [grouper.group(il, index) for il, index in enumerate(indices[:-1]) if il in table.blocks]
+    groups.append(grouper.group("tied", output))
     groups += [
-        group_of(model, table, lists, f"rope:{tensor.name}", frozenset(indices[il] for il in layers))
-        for tensor, layers in table.rope
+        grouper.group(f"rope:{tensor.name}", frozenset(indices[il] for il in layers)) for tensor, layers in table.rope
     ]
     return tuple(group for group in groups if group.tensors)
 

@@ -51,16 +51,19 @@ class MappedRange:
 
 @dataclass(frozen=True, slots=True)
 class TensorGroup:
-    """Tensors that are placed together: `sizes` bytes by buffer type, `ranges` the file parts of mapped ones."""
+    """Tensors that are placed together: `sizes` bytes by buffer type, `ranges` the file parts of mapped ones, `counts`
+    how many there are by buffer type.
+    """
 
     tensors: tuple[PlacedTensor, ...]
     sizes: tuple[tuple[str, int], ...]
     ranges: tuple[tuple[str, MappedRange], ...]
+    counts: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`devices` in llama.cpp's order; `layer_device` has n_layer_all + 1 entries, the output layer last, None is the CPU.
+    """`devices` in llama.cpp's order; `layer_device` has n_layer_all + 1 entries, the output last, None is the CPU.
 
     `pipeline_copies` is 4 with pipeline parallelism, else 1. `buffer_types` names each device's default buffer type as
     the log does; `host_type` is the pinned host type of the first device that has one, None without; `mapped` says

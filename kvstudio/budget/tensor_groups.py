@@ -4,7 +4,7 @@ Source: llama.cpp b11434, src/llama-model-loader.cpp (create_tensor, select_weig
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from kvstudio.budget import builds, support
@@ -37,33 +37,72 @@ class Lists:
     cpu: CpuTraits
     mapped: bool
     lazy_mode: str
-    overrides: tuple[tuple[str, str], ...]
     build: int
+    overrides: tuple[tuple[str, str], ...] = ()
 
 
-GroupKey = str | int
+Part = str | int
 Where = int | None | frozenset[int | None]
-
-
-def group_of(model: ModelInfo, table: TensorTable, lists: Lists, part: GroupKey, where: Where) -> TensorGroup:
-    """The placed tensors of a layer (by number), of the inputs, the outputs, the tied copy or rope factors.
-
-    `where` is the device index of the layer, None for the CPU; for rope factors every device that uses them.
-    """
-    kept: dict[tuple[int, Lists, GroupKey, Where], TensorGroup] = model.memo.setdefault("groups", {})
-    key = (id(table), lists, part, where)
-    group = kept.get(key)
-    if group is None:
-        if len(kept) > _MAX_KEPT:
-            kept.clear()
-        group = kept[key] = _make(model, table, lists, part, where)
-    return group
-
-
+Overrides = tuple[tuple[str, str], ...]
 _MAX_KEPT = 20_000
 
 
-def _make(model: ModelInfo, table: TensorTable, lists: Lists, part: GroupKey, where: Where) -> TensorGroup:
+class Grouper:
+    """Gives the groups of one model under one set of lists, remembering what it gave before.
+
+    Only the overrides that match a tensor of a part are part of what it remembers, so moving one more layer's experts
+    to the CPU works out that layer alone.
+    """
+
+    def __init__(self, model: ModelInfo, table: TensorTable, lists: Lists) -> None:
+        self._model, self._table = model, table
+        self._plain = replace(lists, overrides=())
+        memo = model.memo
+        self._kept: dict[tuple[Overrides, Part, Where], TensorGroup] = memo.setdefault(
+            ("groups", id(table), self._plain), {}
+        )
+        self._hits: dict[str, tuple[Part, ...]] = memo.setdefault(("override hits", id(table)), {})
+        self._overrides: dict[Part, Overrides] = {}
+        for pair in lists.overrides:
+            for part in self._matched(pair[0]):
+                self._overrides[part] = (*self._overrides.get(part, ()), pair)
+
+    def group(self, part: Part, where: Where) -> TensorGroup:
+        """The placed tensors of a layer (by number), of the inputs, the outputs, the tied copy or rope factors.
+
+        `where` is the device index of the layer, None for the CPU; for rope factors every device that uses them.
+        """
+        overrides = self._overrides.get(part, ())
+        key = (overrides, part, where)
+        group = self._kept.get(key)
+        if group is None:
+            if len(self._kept) > _MAX_KEPT:
+                self._kept.clear()
+            lists = replace(self._plain, overrides=overrides) if overrides else self._plain
+            group = self._kept[key] = _make(self._model, self._table, lists, part, where)
+        return group
+
+    def _matched(self, pattern: str) -> tuple[Part, ...]:
+        """The parts that have a tensor the pattern finds."""
+        hit = self._hits.get(pattern)
+        if hit is None:
+            compiled = _compiled(pattern)
+            named = _part_names(self._table) if compiled is not None else ()
+            hit = tuple(part for part, names in named if compiled and any(compiled.search(name) for name in names))
+            self._hits[pattern] = hit
+        return hit
+
+
+def _part_names(table: TensorTable) -> tuple[tuple[Part, tuple[str, ...]], ...]:
+    """Names of the tensors of every part; the tied copy goes by the name of the original."""
+    ends = tuple(row.tensor.name for row in (*table.inputs, *table.outputs))
+    parts: list[tuple[Part, tuple[str, ...]]] = [("input", ends), ("output", ends), ("tied", ends)]
+    parts += [(il, tuple(row.tensor.name for row in rows)) for il, rows in table.blocks.items()]
+    parts += [(f"rope:{tensor.name}", (tensor.name,)) for tensor, _ in table.rope]
+    return tuple(parts)
+
+
+def _make(model: ModelInfo, table: TensorTable, lists: Lists, part: Part, where: Where) -> TensorGroup:
     if isinstance(part, int):
         return _rows(model, lists, table.blocks[part], where, part)
     if part == "input":
@@ -189,8 +228,10 @@ def _sum(lists: Lists, tensors: list[PlacedTensor]) -> TensorGroup:
     """Bytes by buffer type and, where the file is mapped, the range each file contributes."""
     sizes: dict[str, int] = {}
     ranges: dict[tuple[str, int], tuple[int, int]] = {}
+    counts: dict[str, int] = {}
     for placed in tensors:
         spot, info = LAZY if placed.lazy else placed.buffer_type, placed.tensor
+        counts[spot] = counts.get(spot, 0) + 1
         if _is_mapped(lists, spot):
             first, last = ranges.get((spot, info.shard), (info.offset, 0))
             ranges[spot, info.shard] = min(first, info.offset), max(last, info.offset + info.n_bytes)
@@ -200,6 +241,7 @@ def _sum(lists: Lists, tensors: list[PlacedTensor]) -> TensorGroup:
         tuple(tensors),
         tuple(sizes.items()),
         tuple((spot, MappedRange(shard, *span)) for (spot, shard), span in ranges.items()),
+        tuple(counts.items()),
     )
 
 

@@ -52,7 +52,6 @@ def _mapped_name(spot: str) -> str:
 def _counts(placement: Placement) -> dict[str, int]:
     counts: dict[str, int] = {}
     for group in placement.groups:
-        for tensor in group.tensors:
-            spot = LAZY if tensor.lazy else tensor.buffer_type
-            counts[spot] = counts.get(spot, 0) + 1
+        for spot, n in group.counts:
+            counts[spot] = counts.get(spot, 0) + n
     return counts
