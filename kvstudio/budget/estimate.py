@@ -41,7 +41,7 @@ def estimate(
         errors=effective.errors + placement.errors,
         notes=effective.notes + placement.notes,
     )
-    buffers, caches = all_buffers(model, effective, placement)
+    buffers, caches = all_buffers(model, effective, placement, config)
     used = [device for name in placement.devices for device in devices if device.name == name]
     sums = _sums(buffers)
     parts = tuple(_device(device, sums, placement, overhead or {}) for device in used)
@@ -59,7 +59,7 @@ def estimate(
 
 
 def all_buffers(
-    model: ModelInfo, effective: EffectiveConfig, placement: Placement
+    model: ModelInfo, effective: EffectiveConfig, placement: Placement, config: LaunchConfig | None = None
 ) -> tuple[tuple[Buffer, ...], tuple[Cache, ...]]:
     """Every buffer in the order llama.cpp allocates them, and the caches over all devices."""
     exact = Provenance.EXACT if model.known_architecture else Provenance.ESTIMATED
@@ -85,7 +85,7 @@ def all_buffers(
     device_of = dict(zip(placement.buffer_types, placement.devices, strict=True))
     buffers += [
         Buffer(name, device_of.get(name), BufferKind.COMPUTE, n_bytes, provenance, why)
-        for name, (n_bytes, provenance, why) in compute_buffers(model, effective, placement).items()
+        for name, (n_bytes, provenance, why) in compute_buffers(model, effective, placement, config).items()
     ]
     return tuple(buffers), caches + state_caches
 
