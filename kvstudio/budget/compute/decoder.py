@@ -49,6 +49,7 @@ class Style:
     head_extra: int = 0
     branch_scale: bool = False
     residual_first: bool = False
+    late_rows: str = ""
     sub_norms: bool = False
 
 
@@ -102,6 +103,8 @@ class Decoder:
         return inp
 
     def finish(self, cur: Tensor) -> None:
+        if self.s.late_rows == "before_norm" and self.out_ids is not None:
+            cur = self.g.get_rows(cur, self.out_ids)
         self.g.head(cur, self.s.norm, extra=self.s.head_extra)
 
     # -- layers --------------------------------------------------------------------------------------------------
@@ -114,7 +117,7 @@ class Decoder:
 
     def select(self, il: int, *tensors: Tensor) -> list[Tensor]:
         """On the last layer only the rows that are asked for go on."""
-        if il != self.g.n_layer - 1 or self.out_ids is None:
+        if il != self.g.n_layer - 1 or self.out_ids is None or self.s.late_rows:
             return list(tensors)
         return [self.g.get_rows(t, self.out_ids) for t in tensors]
 

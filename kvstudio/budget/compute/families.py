@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from kvstudio.budget.compute import mla
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
 
@@ -102,7 +103,7 @@ STYLES: dict[str, Style] = {
     "mellum": Style(),
     "qwen2vl": Style(),
     "paddleocr": Style(),
-    "gpt-oss": Style(sinks=True, ffn_norm="post_attention_norm", norm_w=False, gating="softmax_weight"),
+    "gpt-oss": Style(sinks=True, late_rows="before_norm", ffn_norm="post_attention_norm", norm_w=False, gating="softmax_weight"),
 }  # fmt: skip
 
 
@@ -118,4 +119,6 @@ def build(g: Blocks) -> bool:
     return style is not None
 
 
-BUILDERS: dict[str, Callable[[Blocks], None]] = {}
+BUILDERS: dict[str, Callable[[Blocks], None]] = {
+    "deepseek2": mla.build,
+}
