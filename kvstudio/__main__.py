@@ -60,7 +60,9 @@ def _parser() -> argparse.ArgumentParser:
         description="See what a GGUF model needs on each device, and why a llama.cpp launch was refused.",
         epilog="Example: kvstudio ~/models/Qwen3-32B-Q4_K_M.gguf    On a terminal: kvstudio-cli --help",
     )
-    parser.add_argument("files", nargs="*", metavar="FILE", help="a model, a log, a saved case, a projector or a folder")
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help="a model, a log, a saved case, a projector or a folder"
+    )
     parser.add_argument("--devices", metavar="FILE.json", help="use saved devices instead of this machine's")
     parser.add_argument("--selftest", action="store_true", help="build the window unseen, open FILE, exit")
     parser.add_argument("--version", action="version", version=f"kvstudio {kvstudio.__version__}")

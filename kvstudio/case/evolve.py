@@ -1,16 +1,19 @@
 """A case and what changes in it, to the next case with everything that depends on the change worked out again."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kvstudio.advise.values import Fix
-from kvstudio.budget.values import Budget
+from kvstudio.budget.values import Budget, Buffer, BufferKind, DeviceBudget, Provenance
 from kvstudio.case.values import Case
+from kvstudio.verify.values import Run, RunOutcome
 
 #: Changes after which the budget is another one.
 _BUDGET_INPUTS = frozenset({"config", "model", "machine", "what_if", "chosen", "binary", "runs"})
 #: Changes after which other fixes would help.
 _FIX_INPUTS = _BUDGET_INPUTS | {"diagnosis"}
+_PRINTED_KINDS = ("model", "kv", "rs", "compute", "output")
 
 
 def evolve(case: Case, **changes: Any) -> Case:
@@ -36,9 +39,10 @@ def budget_of(case: Case) -> Budget | None:
     from kvstudio.budget.estimate import estimate
 
     host = case.machine.host if case.machine is not None else None
-    return estimate(
-        case.model, case.config, case.chosen_devices, host=host, build=build_of(case), overhead=learned_overhead(case)
-    )
+    overhead = learned_overhead(case)
+    budget = estimate(case.model, case.config, case.chosen_devices, host=host, build=build_of(case), overhead=overhead)
+    run = _measuring_run(case)
+    return budget if run is None else measured(budget, run)
 
 
 def fixes_of(case: Case) -> tuple[Fix, ...]:
@@ -64,23 +68,51 @@ def build_of(case: Case) -> int | None:
 
 
 def learned_overhead(case: Case) -> Mapping[str, int] | None:
-    """Bytes per device that runs of this case needed beyond every printed buffer; None when no run tells.
+    """Bytes per device that no printed buffer explained in the case's latest runs; None when no run tells.
 
     Only runs that loaded count: the peak of one that failed half way says nothing.
     """
-    known = {d.name: d for d in case.devices}
     learned: dict[str, int] = {}
     for run in case.runs:
-        if run.outcome not in ("verified", "started"):
-            continue
-        before = dict(run.free_before)
-        for name, used in run.peak:
-            device = known.get(name)
-            if device is None or device.total_bytes is None or name not in before:
-                continue
-            printed = sum(b.bytes for b in run.buffers if b.device == name)
-            others = device.total_bytes - before[name]
-            rest = used - others - printed
-            if printed and rest > 0:
-                learned[name] = rest
+        if run.outcome in (RunOutcome.VERIFIED, RunOutcome.STARTED):
+            learned |= {name: size for name, size in run.overhead if size is not None}
     return learned or None
+
+
+def measured(budget: Budget, run: Run) -> Budget:
+    """The budget with the sizes a run printed in place of the estimated ones; kinds it did not print stay."""
+    printed = {(b.device, b.kind) for b in run.buffers}
+    kept = tuple(b for b in budget.buffers if (b.device, b.kind.value) not in printed)
+    why = "printed by llama.cpp, line {}"
+    seen = tuple(
+        Buffer(b.name, b.device, BufferKind(b.kind), b.bytes, Provenance.MEASURED, why.format(b.line))
+        for b in run.buffers
+        if b.kind in _PRINTED_KINDS
+    )
+    buffers = kept + seen
+    devices = tuple(_with_sums(d, buffers, d.name) for d in budget.devices)
+    host = _with_sums(budget.host, buffers, None)
+    return replace(budget, buffers=buffers, devices=devices, host=host, first_failure=None)
+
+
+def _with_sums(device: DeviceBudget, buffers: tuple[Buffer, ...], owner: str | None) -> DeviceBudget:
+    def total(kind: BufferKind) -> int:
+        return sum(b.bytes or 0 for b in buffers if b.device == owner and b.kind is kind)
+
+    return replace(
+        device,
+        model_bytes=total(BufferKind.MODEL),
+        kv_bytes=total(BufferKind.KV),
+        rs_bytes=total(BufferKind.RS),
+        compute_bytes=total(BufferKind.COMPUTE),
+        output_bytes=total(BufferKind.OUTPUT),
+    )
+
+
+def _measuring_run(case: Case) -> Run | None:
+    """The latest run with exactly these settings that loaded to the end, so that every buffer was printed."""
+    for run in reversed(case.runs):
+        whole = run.outcome in (RunOutcome.VERIFIED, RunOutcome.STARTED) and run.buffers
+        if whole and run.config == case.config and run.binary == case.binary:
+            return run
+    return None

@@ -74,3 +74,8 @@ def _quoted(part: str) -> str:
     if part and not _NEEDS_QUOTES.search(part):
         return part
     return "'" + part.replace("'", "'\\''") + "'"
+
+
+def equivalent_names() -> tuple[str, ...]:
+    """Other programs a command can be shown for."""
+    return ("Ollama", "LM Studio", "vLLM")

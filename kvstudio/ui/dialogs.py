@@ -22,11 +22,13 @@ from PySide6.QtWidgets import (
 )
 
 import kvstudio
+from kvstudio.budget.values import Budget, BufferKind, DeviceBudget
 from kvstudio.case.store import SUFFIX
 from kvstudio.ui import theme
-from kvstudio.ui.text import tr
+from kvstudio.ui.text import kind_name, tr
 from kvstudio.ui.theme import Space, Step, Weight
 from kvstudio.ui.widgets.basic import Label, SectionLabel
+from kvstudio.units import format_bytes
 
 _OPEN_FILTER = "Models, logs and cases (*.gguf *.log *.txt *{});;All files (*)"
 
@@ -46,10 +48,22 @@ SHORTCUTS = (
 )
 
 _WORDS = (
-    ("Bars", "What each device is asked for, in llama.cpp's order. Past the black tick it does not fit. Point at a part for bytes and formula."),
-    ("Settings", "A dot marks what was typed. The muted text at the right is what llama.cpp makes of it. An empty field means the default."),
-    ("Test launch", "Starts llama-server with these settings on a free port, sends one prompt, then several, and stops it again."),
-    ("Check with llama.cpp", "Asks the program for its own figures without loading the model, and shows how far the estimate was off."),
+    (
+        "Bars",
+        "What each device is asked for, in llama.cpp's order; past the tick it does not fit. Point at a part.",
+    ),
+    (
+        "Settings",
+        "A dot marks what was typed. At the right stands what llama.cpp makes of it. Empty: the default.",
+    ),
+    (
+        "Test launch",
+        "Starts llama-server with these settings on a free port, sends one prompt, then several, and stops it again.",
+    ),
+    (
+        "Check with llama.cpp",
+        "Asks the program for its own figures without loading the model, and shows how far the estimate was off.",
+    ),
     ("Logs", "Drop a log of llama.cpp, Ollama, LM Studio or koboldcpp: the line that decided is found and explained."),
 )
 
@@ -107,7 +121,9 @@ class DefectDialog(QDialog):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(Space.XXL, Space.XL, Space.XXL, Space.L)
         layout.addWidget(Label(tr("Something unexpected happened"), Step.TITLE, Weight.DemiBold))
-        says = tr("This is a defect of kvstudio. The case on screen is as it was; what was just asked for may not be done.")
+        says = tr(
+            "This is a defect of kvstudio. The case on screen is as it was; what was just asked for may not be done."
+        )
         layout.addWidget(Label(says, role="muted", wrap=True))
         self.field = QPlainTextEdit(text)
         self.field.setProperty("field", True)
@@ -123,6 +139,74 @@ class DefectDialog(QDialog):
         buttons.rejected.connect(self.reject)
         layout.addWidget(buttons)
         self.resize(640, 360)
+
+
+class WhyDialog(QDialog):
+    """The allocations of one device in llama.cpp's order, with what is left after each."""
+
+    def __init__(self, budget: Budget, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        failure = budget.first_failure
+        name = failure.device if failure is not None else (budget.devices[0].name if budget.devices else "Host")
+        device = next((d for d in budget.devices if d.name == name), budget.host)
+        self.setWindowTitle(tr("Why"))
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(Space.XXL, Space.XL, Space.XXL, Space.L)
+        layout.setSpacing(Space.M)
+        layout.addWidget(Label(tr("What llama.cpp asks of {}, in its order").format(name), Step.TITLE, Weight.DemiBold))
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(Space.XL)
+        grid.setVerticalSpacing(Space.XS)
+        grid.setColumnStretch(3, 1)
+        for column, words in enumerate((tr("Buffer"), tr("Asks for"), tr("Left after it"), tr("Because"))):
+            grid.addWidget(SectionLabel(words), 0, column)
+        for row, cells in enumerate(why_rows(budget, device), 1):
+            short = cells[2].startswith("-")
+            for column, words in enumerate(cells):
+                role = "bad" if short and column == 2 else ("muted" if column == 3 else "ink")
+                label = Label(tr("{} short").format(words[1:]) if short and column == 2 else words, role=role)
+                label.setWordWrap(column == 3)
+                if column in (1, 2):
+                    label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)
+                else:
+                    label.setAlignment(Qt.AlignmentFlag.AlignTop)
+                grid.addWidget(label, row, column)
+        layout.addLayout(grid)
+        for note in budget.notes:
+            layout.addWidget(Label(note, Step.SMALL, role="muted", wrap=True))
+        layout.addStretch(1)
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+        buttons.rejected.connect(self.reject)
+        layout.addWidget(buttons)
+        self.setMinimumWidth(720)
+
+
+def why_rows(budget: Budget, device: DeviceBudget) -> tuple[tuple[str, str, str, str], ...]:
+    """Kind, size, what is left (a minus sign when short) and reason of each allocation on a device."""
+    left = device.free_bytes
+    rows = [(tr("Free before"), "", _size(left), _held(device))]
+    if device.overhead_bytes:
+        left = None if left is None else left - device.overhead_bytes
+        rows.append(
+            (kind_name(BufferKind.OVERHEAD), _size(device.overhead_bytes), _size(left), tr("seen in earlier runs"))
+        )
+    owner = None if device is budget.host else device.name
+    for kind in (BufferKind.MODEL, BufferKind.KV, BufferKind.RS, BufferKind.COMPUTE, BufferKind.OUTPUT):
+        for buffer in budget.buffers:
+            if buffer.device == owner and buffer.kind is kind:
+                left = None if left is None or buffer.bytes is None else left - buffer.bytes
+                rows.append((kind_name(kind), _size(buffer.bytes), _size(left), buffer.why))
+    return tuple(rows)
+
+
+def _size(n_bytes: int | None) -> str:
+    return tr("unknown") if n_bytes is None else format_bytes(n_bytes)
+
+
+def _held(device: DeviceBudget) -> str:
+    if device.total_bytes is None or device.other_bytes is None:
+        return ""
+    return tr("{} in all, others hold {}").format(format_bytes(device.total_bytes), format_bytes(device.other_bytes))
 
 
 class ChooseDialog(QDialog):

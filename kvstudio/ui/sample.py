@@ -41,4 +41,6 @@ def prepare() -> Sample:
             path = model.assemble(overwrite=True)
         return Sample(str(path), str(server.binary_path()))
     except (OSError, ValueError) as error:
-        raise StoreError(f"The sample could not be prepared: {error}", "It needs 242 MB in the cache folder.") from error
+        raise StoreError(
+            f"The sample could not be prepared: {error}", "It needs 242 MB in the cache folder."
+        ) from error

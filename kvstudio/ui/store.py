@@ -55,6 +55,11 @@ class Store(QObject):
     def case(self) -> Case:
         return self._case
 
+    @property
+    def is_dragging(self) -> bool:
+        """Whether the change just shown is part of a drag, which is drawn without motion."""
+        return self._merge_tag is not None
+
     # Opening -----------------------------------------------------------------------------------------------------
 
     def open_paths(self, paths: Sequence[str]) -> None:

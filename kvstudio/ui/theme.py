@@ -475,7 +475,7 @@ QComboBox QAbstractItemView {{ background: {canvas}; color: {ink}; border: 1px s
   selection-background-color: {checked_fill}; selection-color: {ink}; outline: none; }}
 QLineEdit, QPlainTextEdit[field="true"] {{ background: {canvas}; color: {ink}; border: 1px solid {control_edge};
   border-radius: 5px; padding: 3px 7px; selection-background-color: {accent_fill}; selection-color: {on_accent}; }}
-QLineEdit {{ min-height: 20px; max-height: 20px; }}
+QLineEdit {{ min-height: 20px; max-height: 20px; placeholder-text-color: {muted}; }}
 QLineEdit:focus, QPlainTextEdit[field="true"]:focus {{ border: 2px solid {accent_text}; padding: 2px 6px; }}
 QLineEdit:disabled {{ color: {faint}; border-color: {hairline}; }}
 QAbstractSpinBox {{ background: {canvas}; color: {ink}; border: 1px solid {control_edge}; border-radius: 5px;

@@ -2,9 +2,9 @@
 
 from PySide6.QtCore import QEvent, QObject, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
+    QFocusEvent,
     QFontMetricsF,
     QGuiApplication,
-    QFocusEvent,
     QKeyEvent,
     QKeySequence,
     QPainter,
@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
 from kvstudio.errors import KvStudioError
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.ui import theme
-from kvstudio.ui.command_words import Word, command_text, words_of
+from kvstudio.ui.command_words import Word, command_text, equivalent_names, words_of
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Radius, Size, Space, Step, Theme, Weight
 from kvstudio.ui.widgets.basic import Label, SectionLabel, icon_button, push_button
@@ -297,7 +297,7 @@ class _CommandBox(QWidget):
         inset = 1.0 if focus else 0.5
         frame = QRectF(self.rect()).adjusted(inset, inset, -inset, -inset)
         painter.drawRoundedRect(frame, Radius.CARD, Radius.CARD)
-        plain, strong = theme.mono(Step.SMALL), theme.mono(Step.SMALL, Weight.DemiBold)
+        plain, strong = theme.mono(Step.SMALL), theme.mono(Step.SMALL, Weight.Bold)
         metrics = QFontMetricsF(plain)
         lines = self._lines(self.width())
         top = (self.height() - len(lines) * _LINE) / 2

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QRectF, Qt, Signal
-from PySide6.QtGui import QEnterEvent, QKeyEvent, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtGui import QEnterEvent, QKeyEvent, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
-from kvstudio.ui import icons
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Radius, Size, Space, Step, Theme, Weight
 from kvstudio.ui.widgets.basic import (

@@ -12,7 +12,7 @@ from kvstudio.ui.theme import Space, Step, Weight
 from kvstudio.ui.widgets.basic import ElidedLabel, Label, SectionLabel, plain_tooltip
 from kvstudio.units import format_bytes
 
-_ROW_GAP = 3
+_ROW_GAP = 4
 
 
 class ModelPanel(QWidget):

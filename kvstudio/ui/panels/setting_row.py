@@ -109,11 +109,12 @@ class SettingRow(QWidget):
         if not self._is_wide():
             grid.setColumnMinimumWidth(5, Space.S)
             self._effective.setFixedWidth(_EFFECTIVE_WIDTH - 4)
+            grid.setColumnMinimumWidth(6, _EFFECTIVE_WIDTH - 4)
             grid.addWidget(self._effective, 0, 6)
         self._note_icon = Icon("info", "muted", 12)
         self._note = Label(step=Step.SMALL, role="muted", wrap=True)
         note = QHBoxLayout()
-        note.setContentsMargins(Space.L, 2, 0, 0)
+        note.setContentsMargins(Space.L, Space.S - 2, 0, 0)
         note.setSpacing(Space.XS + 3)
         note.addWidget(self._note_icon)
         note.addWidget(self._note, 1)

@@ -68,7 +68,7 @@ class SettingsPanel(Surface):
         self.slider.drag_ended.connect(self.drag_ended)
         self.slider.picked.connect(lambda n: self.edited.emit({"n_ctx": n}))
         below = self.rows["n_ctx"].layout_below
-        below.setContentsMargins(Space.S, Space.XS, 0, 0)
+        below.setContentsMargins(Space.S, Space.XS + 2, 0, 0)
         below.addWidget(self.slider)
         self._column.addSpacing(Space.S - 2)
         self._column.addWidget(Rule())
@@ -81,9 +81,10 @@ class SettingsPanel(Surface):
         scroll.setWidgetResizable(True)
         scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scroll.setWidget(content)
+        scroll.verticalScrollBar().rangeChanged.connect(self._on_scrollable)
         self.scroll = scroll
         top = QVBoxLayout()
-        top.setContentsMargins(Space.L, Space.S - 1, Space.S, Space.XS)
+        top.setContentsMargins(Space.L, Space.S - 1, Space.S, Space.S)
         top.addLayout(header)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -91,6 +92,15 @@ class SettingsPanel(Surface):
         layout.addLayout(top)
         layout.addWidget(scroll, 1)
         self.setFixedWidth(Size.SETTINGS)
+
+    def _on_scrollable(self, _least: int, most: int) -> None:
+        # The scroll bar stands in the margin, so that no row gets narrower.
+        margins = self._column.contentsMargins()
+        taken = self.scroll.verticalScrollBar().sizeHint().width() if most > 0 else 0
+        right = max(0, Space.L - taken)
+        if margins.right() != right:
+            margins.setRight(right)
+            self._column.setContentsMargins(margins)
 
     def _build_advanced(self) -> None:
         self.more = QToolButton()
@@ -136,7 +146,7 @@ class SettingsPanel(Surface):
         for field, row in self.rows.items():
             value = getattr(case.config, field)
             marked = value is not None and field not in NOT_MARKED
-            changed += value is not None and field in advanced
+            changed += marked and field in advanced
             row.show_value(
                 value,
                 setting_notes.shown_default(field, case.budget, BY_FIELD[field].default),

@@ -77,7 +77,7 @@ class ToolBar(Surface):
             row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
             row.addSpacing(gap)
         row.addStretch(1)
-        row.addWidget(self.help_button)
+        row.addWidget(self.help_button, 0, Qt.AlignmentFlag.AlignVCenter)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
@@ -140,9 +140,10 @@ class ToolBar(Surface):
         button.setObjectName(name)
         button.setText(text)
         button.setIcon(icons.icon(icon_name))
-        button.setIconSize(QSize(16, 16))
+        # Wider than the icon: the room is between it and the word.
+        button.setIconSize(QSize(22, 16))
         button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         button.setFixedHeight(Size.CONTROL)
         if slot is not None:
             button.clicked.connect(lambda _=False: slot())
