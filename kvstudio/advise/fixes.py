@@ -100,11 +100,10 @@ def balanced_ratio(s: Situation) -> tuple[float, ...] | None:
 
 
 def context(s: Situation) -> Fix | None:
-    """The largest context that fits, never under SMALLEST_CTX a slot."""
+    """The largest context that fits, never under SMALLEST_CTX in all."""
     effective = s.budget.config
-    floor = SMALLEST_CTX * (1 if effective.kv_unified else effective.n_parallel)
     step = CTX_STEP * (1 if effective.kv_unified else effective.n_parallel)
-    best = _largest_that_fits(s, "n_ctx", floor, effective.n_ctx - 1, step)
+    best = _largest_that_fits(s, "n_ctx", max(SMALLEST_CTX, step), effective.n_ctx - 1, step)
     if best is None:
         return None
     best = _rounder(best, s, step)

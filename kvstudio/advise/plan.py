@@ -261,6 +261,11 @@ def _kept(plan: Plan, index: int) -> bool:
 
 
 def _change(plan: Plan) -> Trial | None:
+    """The next change: a single one that should be enough, else the first of several."""
+    return _single_change(plan) or _partial_change(plan)
+
+
+def _single_change(plan: Plan) -> Trial | None:
     """The best single change from the base that should work with what is known now."""
     for parent in dict.fromkeys((_base(plan), 0)):
         base = plan.attempts[parent]
@@ -273,7 +278,7 @@ def _change(plan: Plan) -> Trial | None:
             ):
                 continue
             return _trial_of(plan, TrialKind.CHANGE, parent, fix)
-    return _partial_change(plan)
+    return None
 
 
 def _candidates(plan: Plan, base: Attempt) -> tuple[Fix, ...]:
@@ -322,42 +327,62 @@ def _named_by_diagnosis(situation: Situation, diagnosis: Diagnosis | None) -> tu
     return tuple(fixes)
 
 
-def _partial_change(plan: Plan) -> Trial | None:
-    """When no single change suffices: the one that takes most off the culprit, kept as the base of the next.
+#: Changes large enough to matter when no single one suffices, least harm first: variable, value, title, cost.
+_LADDER: tuple[tuple[str, Any, str, str], ...] = (
+    ("tensor_split", None, "Split by free memory", "no cost"),
+    ("swa_full", None, "No --swa-full", "less prompt reuse"),
+    ("flash_attn", "on", "Flash attention on", "no cost where the device has it"),
+    ("cache_type_k", "q8_0", "K type q8_0", "slightly less precise cache"),
+    ("cache_type_v", "q8_0", "V type q8_0", "slightly less precise cache"),
+    ("n_parallel", 1, "1 slot", "one request at a time"),
+    ("n_ubatch", 128, "Micro-batch 128", "slower prompt processing"),
+    ("cpu_moe", True, "All experts on the CPU", "slower generation"),
+    ("n_ctx", SMALLEST_CTX, f"Context {SMALLEST_CTX}", "much shorter context"),
+    ("n_gpu_layers", 0, "No GPU layers", "much slower generation"),
+)
 
-    Each step still changes one variable from a run that was made.
+
+def _partial_change(plan: Plan) -> Trial | None:
+    """When no single change suffices: the mildest one after which another would, kept as the base of the next.
+
+    Each step still changes one variable from a run that was made. Where no pair is predicted to be enough either, the
+    change that takes most off the culprit goes first.
     """
     parent = _base(plan)
     base = plan.attempts[parent]
     situation = _situation(plan, base.trial.config, base.diagnosis)
     need = situation.need_of_culprit(situation.budget)
-    ladder: tuple[tuple[str, Any, str, str], ...] = (
-        ("swa_full", None, "No --swa-full", "less prompt reuse"),
-        ("cache_type_k", "q8_0", "K type q8_0", "slightly less precise cache"),
-        ("cache_type_v", "q8_0", "V type q8_0", "slightly less precise cache"),
-        ("n_parallel", 1, "1 slot", "one request at a time"),
-        ("n_ubatch", 128, "Micro-batch 128", "slower prompt processing"),
-        ("n_ctx", SMALLEST_CTX, f"Context {SMALLEST_CTX}", "much shorter context"),
-        ("cpu_moe", True, "All experts on the CPU", "slower generation"),
-        ("n_gpu_layers", 0, "No GPU layers", "much slower generation"),
-    )
-    options = []
-    for variable, after, title, cost in ladder:
-        if getattr(base.trial.config, variable) == after or f"{TrialKind.CHANGE}:{variable}" in plan.skipped:
+    options: list[tuple[int, Fix]] = []
+    for variable, after, title, cost in _LADDER:
+        before = getattr(base.trial.config, variable)
+        if before == after or f"{TrialKind.CHANGE}:{variable}" in plan.skipped:
             continue
         if useless(variable, situation.failing, situation) or (variable == "cpu_moe" and not plan.world.model.n_expert):
             continue
         config, budget = situation.try_change(**{variable: after})
         saved = need - situation.need_of_culprit(budget)
-        if saved > 0 and not _tried(plan, config):
-            why = "No single change is enough; this one takes most off the device that refused, and is kept."
-            room = situation.room_bytes(budget)
-            before = getattr(base.trial.config, variable)
-            options.append((saved, Fix(variable, before, after, title, why, cost, config, budget, room)))
+        if saved <= 0 or _tried(plan, config):
+            continue
+        why = "No single change is enough; after this one, which is kept, one more is."
+        fix = Fix(variable, before, after, title, why, cost, config, budget, situation.room_bytes(budget))
+        if _one_more_fits(situation, fix):
+            return _trial_of(plan, TrialKind.CHANGE, parent, fix)
+        options.append((saved, fix))
     if not options:
         return None
     _, fix = max(options, key=lambda option: option[0])
     return _trial_of(plan, TrialKind.CHANGE, parent, fix)
+
+
+def _one_more_fits(situation: Situation, fix: Fix) -> bool:
+    """Whether a single further change is predicted to be enough."""
+    kind, culprit = failing_of(fix.budget)
+    after = replace(situation, config=fix.config, budget=fix.budget, failing=kind, culprit=culprit)
+    return any(
+        FIXES[name](after) is not None
+        for name in order(kind, single_types=True)
+        if name != fix.variable and useless(name, kind, after) is None
+    )
 
 
 def _differs_from_wanted(plan: Plan, config: LaunchConfig) -> tuple[str, ...]:
@@ -365,17 +390,19 @@ def _differs_from_wanted(plan: Plan, config: LaunchConfig) -> tuple[str, ...]:
 
 
 def _best_working(plan: Plan) -> int | None:
-    """The working attempt nearest to what was wanted; the smallest run counts only once changes were tried."""
+    """The working attempt nearest to what was wanted.
+
+    The smallest run is only a test as long as a milder single change may work; then it counts, if it is one itself.
+    """
     working = [i for i, a in enumerate(plan.attempts) if a.worked]
     real = [i for i in working if plan.attempts[i].trial.kind is not TrialKind.SMALLEST]
-    if not real:
-        only_smallest = working and _change_exhausted(plan)
-        return working[-1] if only_smallest else None
-    return min(real, key=lambda i: (_distance(plan, plan.attempts[i].trial.config), -i))
-
-
-def _change_exhausted(plan: Plan) -> bool:
-    return _change(plan) is None
+    if real:
+        return min(real, key=lambda i: (_distance(plan, plan.attempts[i].trial.config), -i))
+    if not working or _single_change(plan) is not None:
+        return None
+    smallest = working[-1]
+    alone = len(_differs_from_wanted(plan, plan.attempts[smallest].trial.config)) == 1
+    return smallest if alone or _partial_change(plan) is None else None
 
 
 def _distance(plan: Plan, config: LaunchConfig) -> tuple[int, float]:
@@ -429,6 +456,9 @@ def _edge(plan: Plan, best: int) -> Trial | None:
     if bad is None or bad - good <= max(step, EDGE_CLOSE * good):
         return None
     middle = (good + bad) // 2 // step * step
+    predicted = FIXES[variable](_situation(plan, plan.wanted, plan.attempts[0].diagnosis))
+    if predicted is not None and good * (1 + EDGE_CLOSE) < _size(plan, predicted.config, variable) < bad:
+        middle = _size(plan, predicted.config, variable)
     tried = config.evolve(**{variable: middle})
     if middle <= good or _tried(plan, tried):
         return None
@@ -501,16 +531,40 @@ def _value(variable: str, value: Any) -> str:
     return f"{variable} {str(value).lower() if isinstance(value, bool) else value}"
 
 
+def needed(plan: Plan, best: int) -> tuple[str, ...]:
+    """Changes of a working run without which, and with nothing else different, a run failed."""
+    config = plan.attempts[best].trial.config
+    pairs = (changed_fields(a.trial.config, config) for a in plan.attempts if not a.worked)
+    single = {pair[0] for pair in pairs if len(pair) == 1}
+    return tuple(name for name in _differs_from_wanted(plan, config) if name in single)
+
+
 def _result(plan: Plan, best: int) -> Verdict:
     config = plan.attempts[best].trial.config
     cause = root_cause(plan)
     changed = _differs_from_wanted(plan, config)
-    separated = {cause.variable} if cause else set()
-    rest = tuple(name for name in changed if name not in separated)
-    says = (
-        cause.says if cause else f"It works with {' and '.join(changed)} changed, but no pair of runs separates them."
+    proven = needed(plan, best)
+    rest = tuple(name for name in changed if name not in proven)
+    if cause is None:
+        says = f"It works with {' and '.join(changed)} changed, but no pair of runs separates them."
+    elif len(proven) > 1:
+        named = " and ".join(_CAPTIONS.get(name, name) for name in proven)
+        says = f"{len(proven)} changes are needed together, {named}: putting back any one of them fails. {cause.says}"
+    else:
+        says = cause.says
+    return Verdict("verified", f"{says}{_should_have_fit(plan)}", config, cause, rest)
+
+
+def _should_have_fit(plan: Plan) -> str:
+    """A sentence for a launch that was refused memory although the numbers leave room; empty otherwise."""
+    first = plan.attempts[0]
+    predicted, found = first.trial.predicted, first.diagnosis
+    if predicted is None or predicted.fits is not True or found is None or found.memory_class != "memory":
+        return ""
+    return (
+        " By the numbers the first launch had room, so this is not the capacity of a device: look for a limit of the "
+        "backend or of the process, and try another backend or an older binary on the same command."
     )
-    return Verdict("verified", says, config, cause, rest)
 
 
 def _no_fit(plan: Plan) -> Verdict:
