@@ -89,11 +89,11 @@ class Blocks(Graph):
         self.expand(*choices)
         if wide != self.n_embd:
             cur = self.view(cur, (self.n_embd, nt), cur.nb[1:2])
-        if scale:
+        if scale and self.r.mixed:
             cur = self.cont(cur) if not cur.is_contiguous else cur
-            cur = self.mul(cur, self.input(F32, 1, nt)) if self.r.mixed else self.scale(cur)
+            cur = self.mul(cur, self.input(F32, 1, nt))
         self.expand(cur)
-        return cur
+        return self.scale(cur) if scale and not self.r.mixed else cur
 
     def inp_pos(self) -> Tensor:
         return self.input(I32, self.nt * self.n_pos_per_embd())
@@ -578,7 +578,11 @@ class Blocks(Graph):
         """Final norm and logits; `extra` counts scalings and soft caps behind them."""
         w = self.r.weight(f"{norm}.weight")
         cur = self.build_norm(cur, w, self.r.weight(f"{norm}.bias"), kind, -1)
+        return self.logits(cur, extra=extra)
+
+    def logits(self, cur: Tensor, *, extra: int = 0) -> Tensor:
         self.embd = cur
+        cur.is_output = True
         out = self.r.weight("output.weight")
         if out is not None:
             cur = self.mm(out, cur, self.r.weight("output.scale"))
@@ -587,8 +591,7 @@ class Blocks(Graph):
                 cur = self.add(cur, bias)
             for _ in range(extra):
                 cur = self.scale(cur)
-        cur.is_output = True
-        self.embd.is_output = True
+            cur.is_output = True
         self.expand(cur)
         return cur
 

@@ -15,6 +15,9 @@ REPACKED = frozenset({"CPU_REPACK", "AMX", "CPU_AMX", "CPU_KLEIDIAI", "CPU_RISCV
 #: Builds from which every input leaf gets pipeline copies, not only those that a split reads.
 COPIES_ALL_INPUTS_SINCE = 11000
 
+#: Inputs one split could take in earlier builds. Source: GGML_SCHED_MAX_SPLIT_INPUTS.
+MAX_SPLIT_INPUTS = 30
+
 Reorder = Callable[[list[Tensor]], list[Tensor]]
 
 
@@ -148,6 +151,7 @@ def _split(nodes: list[Tensor], copies: int, build: int) -> tuple[list[Split], l
     splits: list[Split] = []
     graph_inputs: list[Tensor] = []
     old_inputs = copies > 1 and build < COPIES_ALL_INPUTS_SINCE
+    limit = MAX_SPLIT_INPUTS if build < COPIES_ALL_INPUTS_SINCE else -1
     current = next((n.backend for n in nodes if not n.is_view), 0)
     split = Split(current, [], [])
     splits.append(split)
@@ -156,7 +160,7 @@ def _split(nodes: list[Tensor], copies: int, build: int) -> tuple[list[Split], l
             split.nodes.append(node)
             continue
         at = node.backend
-        if at != current or (split.inputs and any(s.weight and _where(s) != current for s in node.src)):
+        if at != current or (split.inputs and _starts_split(node, current, len(split.inputs) == limit)):
             current = at
             split = Split(at, [], [])
             splits.append(split)
@@ -175,6 +179,16 @@ def _split(nodes: list[Tensor], copies: int, build: int) -> tuple[list[Split], l
                 node.src[j] = made[current][0]
         split.nodes.append(node)
     return splits, graph_inputs
+
+
+def _starts_split(node: Tensor, current: int, full: bool) -> bool:
+    """A weight from elsewhere gets a split of its own, so that its copy can be freed; so does one input too many."""
+    for src in node.src:
+        if src.weight and _where(src) != current:
+            return True
+        if full and src.backend != current and _where(src) != current and current not in (src.copies or ()):
+            return True
+    return False
 
 
 def _add_pipeline_input(leaf: Tensor, copies: int, graph_inputs: list[Tensor]) -> None:
