@@ -1,0 +1,97 @@
+"""Jobs off the GUI thread: results come back on it, stale ones are dropped, errors are told once."""
+
+import threading
+
+import pytest
+from PySide6.QtCore import QThread
+
+from kvstudio.errors import HeaderError
+from kvstudio.work import task
+
+
+def test_result_arrives_on_the_gui_thread(qtbot):
+    seen = []
+    task.run(threading.get_ident, done=lambda ident: seen.append((ident, QThread.currentThread())))
+    qtbot.waitUntil(lambda: bool(seen))
+    assert seen[0][0] != threading.get_ident()
+    assert seen[0][1] is qtbot_thread()
+
+
+def qtbot_thread():
+    from PySide6.QtCore import QCoreApplication
+
+    return QCoreApplication.instance().thread()
+
+
+def test_older_result_of_the_same_key_is_dropped(qtbot):
+    gate, seen = threading.Event(), []
+    task.run(lambda: gate.wait(5) and "old", done=seen.append, key="k")
+    task.run(lambda: "new", done=seen.append, key="k")
+    qtbot.waitUntil(lambda: seen == ["new"])
+    gate.set()
+    qtbot.waitUntil(lambda: task.pending() == 0)
+    assert seen == ["new"]
+
+
+def test_other_keys_do_not_disturb_each_other(qtbot):
+    seen = []
+    task.run(lambda: 1, done=seen.append, key="a")
+    task.run(lambda: 2, done=seen.append, key="b")
+    qtbot.waitUntil(lambda: sorted(seen) == [1, 2])
+
+
+def test_forgotten_result_is_dropped(qtbot):
+    seen = []
+    task.run(lambda: 1, done=seen.append, key="k")
+    task.forget("k")
+    qtbot.waitUntil(lambda: task.pending() == 0)
+    assert seen == []
+
+
+def test_expected_failure_reaches_failed_only(qtbot, monkeypatch):
+    hooked, errors, results = [], [], []
+    monkeypatch.setattr("sys.excepthook", lambda *args: hooked.append(args))
+
+    def read() -> None:
+        raise HeaderError("x.gguf: not a GGUF", "Choose another file.")
+
+    task.run(read, done=results.append, failed=errors.append)
+    qtbot.waitUntil(lambda: bool(errors))
+    assert errors[0].message == "x.gguf: not a GGUF"
+    assert errors[0].hint == "Choose another file."
+    assert (hooked, results) == ([], [])
+
+
+def test_defect_is_shown_and_told(qtbot, monkeypatch):
+    hooked, errors = [], []
+    monkeypatch.setattr("sys.excepthook", lambda *args: hooked.append(args))
+    task.run(lambda: 1 / 0, failed=errors.append)
+    qtbot.waitUntil(lambda: bool(errors))
+    assert hooked[0][0] is ZeroDivisionError
+    assert "ZeroDivisionError" in errors[0].message
+    assert "test_task.py" in errors[0].hint
+
+
+def test_inline_tasks_answer_before_run_returns(qapp, inline_tasks):
+    seen = []
+    task.run(lambda a, b: a + b, 1, 2, done=seen.append)
+    assert seen == [3]
+
+
+def test_a_chain_of_tasks_keeps_its_order(qtbot):
+    seen = []
+
+    def on_first(value: int) -> None:
+        seen.append(value)
+        task.run(lambda: value + 1, done=seen.append)
+
+    task.run(lambda: 1, done=on_first)
+    qtbot.waitUntil(lambda: seen == [1, 2])
+
+
+@pytest.mark.parametrize("value", [8 * 1024**3, 2**40, None, (1, 2), "text"])
+def test_values_cross_unchanged(qtbot, value):
+    seen = []
+    task.run(lambda: value, done=seen.append)
+    qtbot.waitUntil(lambda: len(seen) == 1)
+    assert seen == [value]
