@@ -16,7 +16,7 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_plain(getattr(value, f.name)) for f in fields(value)}
+        return {f.name: to_plain(getattr(value, f.name)) for f in fields(value) if f.init}
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, frozenset | set):
@@ -79,6 +79,8 @@ def _from_dataclass(kind: Any, plain: Any, where: str) -> Any:
     hints = _hints(kind)
     values = {}
     for f in fields(kind):
+        if not f.init:
+            continue
         if f.name in given:
             values[f.name] = from_plain(hints[f.name], given[f.name], f"{where}.{f.name}" if where else f.name)
         elif f.default is MISSING and f.default_factory is MISSING:

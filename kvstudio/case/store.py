@@ -10,6 +10,8 @@ from kvstudio.case.codec import from_plain, to_plain
 from kvstudio.case.evolve import evolve_budget
 from kvstudio.case.values import Case
 from kvstudio.errors import StoreError
+from kvstudio.header.values import Header
+from kvstudio.model.describe import describe
 
 SCHEMA = "kvstudio.case/1"
 SUFFIX = ".kvcase"
@@ -19,9 +21,11 @@ _DERIVED = ("budget", "fixes")
 
 def to_json(case: Case) -> dict[str, Any]:
     """The case as plain values, with its schema's name."""
-    plain: dict[str, Any] = to_plain(case.replace(budget=None, fixes=()))
+    plain: dict[str, Any] = to_plain(case.replace(model=None, budget=None, fixes=()))
     for name in _DERIVED:
         del plain[name]
+    # A model is its header: everything else about it is described again, by the rules of the version that opens it.
+    plain["model"] = to_plain(case.model.header) if case.model is not None else None
     return {"schema": SCHEMA, **plain}
 
 
@@ -33,9 +37,11 @@ def from_json(plain: Any) -> Case:
     if not isinstance(plain, dict) or plain.get("schema") != SCHEMA:
         found = plain.get("schema") if isinstance(plain, dict) else type(plain).__name__
         raise StoreError(f"not a saved case: schema {found!r}, {SCHEMA} expected", "Open a .kvcase file.")
-    kept = {name: value for name, value in plain.items() if name not in _DERIVED}
+    kept = {name: value for name, value in plain.items() if name not in (*_DERIVED, "model")}
     case: Case = from_plain(Case, kept)
-    return evolve_budget(case, config=case.config) if case.model is not None else case
+    if plain.get("model") is None:
+        return case
+    return evolve_budget(case, model=describe(from_plain(Header, plain["model"], "model")))
 
 
 def is_case(text: str) -> bool:
