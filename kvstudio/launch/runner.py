@@ -54,6 +54,7 @@ class Runner:
         self._lock = threading.Lock()
         self._phase_limit: tuple[str, float, float] | None = None
         self._stop_asked = False
+        self._abandoned = False
         self._started = threading.Event()
         self._ended = threading.Event()
         self._end: ProcessEnd | None = None
@@ -73,8 +74,9 @@ class Runner:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._cancel.set()
-        self.wait()
+        self._abandoned = True
+        self._ended.wait()
+        self._keeper.join()
 
     @property
     def pid(self) -> int | None:
@@ -179,7 +181,7 @@ class Runner:
                 return (*reason, exit_, forced)
 
     def _reason_to_end(self) -> tuple[EndKind, str] | None:
-        if self._cancel.is_set():
+        if self._cancel.is_set() or self._abandoned:
             return EndKind.CANCELLED, ""
         if self._callback_error is not None:
             return EndKind.CANCELLED, f"stopped by an internal error: {self._callback_error!r}"

@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from kvstudio.verify.command import LOOPBACK
+from kvstudio.launch.process_command import LOOPBACK
 
 #: An answer larger than this is not read to its end.
 MAX_ANSWER_BYTES = 64 << 20

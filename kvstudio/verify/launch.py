@@ -11,13 +11,14 @@ from kvstudio.budget.values import Budget
 from kvstudio.devices.values import Machine
 from kvstudio.diagnose.diagnose import diagnose
 from kvstudio.diagnose.values import Diagnosis, Outcome
+from kvstudio.launch import process_command
 from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.launch.environment import child_env
 from kvstudio.launch.process_values import ProcessEnd, ProcessSpec
 from kvstudio.launch.runner import Runner
 from kvstudio.runlog.values import LogLine, Phase
-from kvstudio.verify import command, memory
+from kvstudio.verify import memory
 from kvstudio.verify.checks import Seen, check_all
 from kvstudio.verify.client import Client
 from kvstudio.verify.options import LaunchOptions
@@ -84,10 +85,10 @@ class _Launch:
     ) -> None:
         self._config, self._binary, self._options = config, binary, options
         self._cancel, self._budget, self._machine = cancel, budget, machine
-        self._port = command.free_port()
-        self._tested = command.config_to_test(config, binary, self._port)
-        self._has_server = command.is_server(binary, config)
-        self._argv = command.argv_to_test(self._tested, binary, options.prompt, options.n_predict)
+        self._port = process_command.free_port()
+        self._tested = process_command.config_to_test(config, binary, self._port)
+        self._has_server = process_command.is_server(binary, config)
+        self._argv = process_command.argv_to_test(self._tested, binary, options.prompt, options.n_predict)
         self._log_path = _log_path(options.log_dir)
         self._watch = Watch(self._on_phase_began)
         self._samples: list[MemorySample] = []
@@ -223,7 +224,11 @@ class _Launch:
         stage = diagnosis.stage if diagnosis is not None and diagnosis.outcome is Outcome.FAILED else None
         named = Phase(stage) if stage in {phase.value for phase in Phase} else None
         running = [phase for phase, state in phases.items() if state == "running"]
-        where = named if named is not None and Phase.LISTENING not in phases else (running[-1] if running else None)
+        # Buffers are printed before they are filled, so the furthest phase may say done while it is still at work.
+        furthest = running[-1] if running else self._watch.reached()
+        where = named if named is not None and Phase.LISTENING not in phases else furthest
+        if outcome is RunOutcome.STARTED and where not in (Phase.GENERATE, Phase.REPEAT):
+            return
         if where is not None and phases.get(where) != "failed":
             self._watch.fail(where)
 

@@ -131,7 +131,7 @@ def replay():
 class Handler(BaseHTTPRequestHandler):
     answered = 0
     lock = threading.Lock()
-    ready_at = 0.0
+    ready_at = float("inf")
 
     def log_message(self, *_):
         pass
@@ -142,7 +142,13 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/health":
             self.reply(200, {"status": "ok"})
         elif self.path == "/props":
-            self.reply(200, {"default_generation_settings": {"n_ctx": 4096}, "total_slots": 1})
+            self.reply(
+                200,
+                {
+                    "default_generation_settings": {"n_ctx": 4096},
+                    "total_slots": int(option("-np", "--parallel", default="1")),
+                },
+            )
         else:
             self.reply(404, {"error": {"code": 404, "message": "File Not Found"}})
 
@@ -229,9 +235,9 @@ def main():
         except OSError:
             os.write(2, b"E couldn't bind HTTP server socket, hostname: 127.0.0.1, port: " + port.encode() + b"\n")
             return 1
-        Handler.ready_at = time.monotonic() + number("LOAD_DELAY", 0.0)
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     replay()
+    Handler.ready_at = time.monotonic() + number("LOAD_DELAY", 0.0)
     code = number("EXIT")
     if number("SIGNAL") is not None:
         os.kill(os.getpid(), int(number("SIGNAL")))

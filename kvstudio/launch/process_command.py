@@ -3,7 +3,7 @@
 import socket
 from dataclasses import replace
 
-from kvstudio.launch.argv import build_argv
+from kvstudio.launch.argv import build_argv, build_env
 from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import Arg, LaunchConfig
 
@@ -61,6 +61,7 @@ def config_to_test(config: LaunchConfig, binary: Binary | None, port: int) -> La
     layout = tuple(arg for arg in config.layout if not _left_out(arg))
     env = tuple((name, value) for name, value in config.env if name not in _LEFT_OUT_ENV)
     changes = replace(config, layout=layout, env=env)
+    changes = changes.evolve(env=build_env(changes))
     flags = binary.flags if binary else frozenset({"-lv", "--host", "--port"})
     if flags & {"-lv", "--verbosity", "--log-verbosity"}:
         changes = changes.evolve(log_verbosity=max(config.log_verbosity or 0, BUFFER_VERBOSITY))
