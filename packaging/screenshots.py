@@ -16,7 +16,12 @@ from PySide6.QtCore import QEventLoop, QTimer
 from PySide6.QtGui import QColor, QFontDatabase, QPalette
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
+from kvstudio.advise.by_context import by_context
+from kvstudio.advise.verdict import verdict
+from kvstudio.budget.values import Budget
+from kvstudio.devices.values import Device, DeviceProcess
 from kvstudio.ui import theme
+from kvstudio.ui.panels.chart_panel import CONTEXT, TABLE, ChartPanel
 from kvstudio.ui.widgets.basic import Surface
 from kvstudio.ui.widgets.budget_bars import BudgetBars
 from kvstudio.ui.widgets.legend import Legend, kinds_of
@@ -45,7 +50,64 @@ def bars() -> QWidget:
     return page
 
 
-SCENES: dict[str, Callable[[], QWidget]] = {"bars": bars}
+_PROCESS = Device("CUDA1", "CUDA", processes=(DeviceProcess(4182, "python3", samples.CUDA1_OTHER),))
+
+
+def _chart(budget: Budget, measured_in: str | None = None) -> ChartPanel:
+    panel = ChartPanel()
+    panel.show_budget(budget, holders=samples.HOLDERS, measured_in=measured_in)
+    panel.show_verdict(verdict(budget, samples.CONFIG, (_PROCESS,), measured_in))
+    return panel
+
+
+def chart() -> QWidget:
+    panel = _chart(samples.FAILS)
+    panel.show_fixes(samples.FIXES)
+    panel.resize(718, 500)
+    return panel
+
+
+def chart_small() -> QWidget:
+    panel = _chart(samples.FAILS)
+    panel.set_small(True)
+    panel.show_fixes(samples.FIXES)
+    panel.resize(554, 510)
+    return panel
+
+
+def chart_open() -> QWidget:
+    panel = _chart(samples.FITS, "run 6")
+    panel.set_open_run(True)
+    panel.resize(718, 345)
+    return panel
+
+
+def chart_table() -> QWidget:
+    panel = chart()
+    assert isinstance(panel, ChartPanel)
+    panel.show_view(TABLE)
+    panel.resize(718, 640)
+    return panel
+
+
+def chart_context() -> QWidget:
+    panel = _chart(samples.FAILS)
+    panel.show_context(
+        by_context(samples.estimate, samples.CONFIG, samples.FAILS, n_ctx_train=40960, largest=samples.largest)
+    )
+    panel.show_view(CONTEXT)
+    panel.resize(718, 660)
+    return panel
+
+
+SCENES: dict[str, Callable[[], QWidget]] = {
+    "bars": bars,
+    "chart": chart,
+    "chart-small": chart_small,
+    "chart-open": chart_open,
+    "chart-table": chart_table,
+    "chart-context": chart_context,
+}
 
 
 def _settle(milliseconds: int) -> None:

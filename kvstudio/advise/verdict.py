@@ -101,7 +101,7 @@ def _fit_detail(budget: Budget, rooms: tuple[tuple[str, int], ...], measured_in:
     if least < TIGHT_BYTES:
         return f"Only just: another program on {name} can take the last {format_room(least)}."
     if measured_in is not None:
-        return f"The sizes are those llama.cpp printed in {measured_in}."
+        return f"Printed by llama.cpp in {measured_in}."
     on_devices, all_layers = budget.offloaded_layers
     if not budget.devices:
         return "Everything stays in RAM."

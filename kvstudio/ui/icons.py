@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from PySide6.QtCore import QByteArray, QPoint, QRect, QRectF, QSize, Qt
+from PySide6.QtCore import QByteArray, QRect, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QGuiApplication, QIcon, QIconEngine, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 
@@ -28,9 +28,10 @@ def _tinted(name: str, rgb: str, width: int, height: int, ratio: float) -> QPixm
     image.setDevicePixelRatio(ratio)
     image.fill(Qt.GlobalColor.transparent)
     renderer = QSvgRenderer(QByteArray(_source(name).replace(_DRAWN_IN, rgb).encode()))
-    renderer.setAspectRatioMode(Qt.AspectRatioMode.KeepAspectRatio)
     painter = QPainter(image)
-    renderer.render(painter, QRectF(0, 0, width, height))
+    # Where more width is asked for than height, the rest is air before the word that follows.
+    side = min(width, height)
+    renderer.render(painter, QRectF(0, (height - side) / 2, side, side))
     painter.end()
     return image
 
@@ -58,10 +59,8 @@ class _Engine(QIconEngine):
 
     def paint(self, painter: QPainter, rect: QRect, mode: QIcon.Mode, state: QIcon.State) -> None:
         ratio = painter.device().devicePixelRatio() if painter.device() else 1.0
-        side = min(rect.width(), rect.height())
-        image = _tinted(self._name, self._color(mode).name(), side, side, ratio)
-        corner = rect.topLeft() + QPoint((rect.width() - side) // 2, (rect.height() - side) // 2)
-        painter.drawPixmap(corner, image)
+        image = _tinted(self._name, self._color(mode).name(), rect.width(), rect.height(), ratio)
+        painter.drawPixmap(rect.topLeft(), image)
 
     def pixmap(self, size: QSize, mode: QIcon.Mode, state: QIcon.State) -> QPixmap:
         return self.scaledPixmap(size, mode, state, 1.0)

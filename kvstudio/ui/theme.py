@@ -429,6 +429,7 @@ def _names(theme: Theme) -> dict[str, str]:
     named = {name: value.name() for name, value in colours.items() if isinstance(value, QColor)}
     return named | {
         "knob": (mix(theme.ink, theme.canvas, 0.95) if theme.dark else theme.canvas).name(),
+        "scroll": mix(theme.ink, theme.ground, 0.28).name(),
         "scheme": "dark" if theme.dark else "light",
         "primary_hover": mix(theme.ink if theme.dark else QColor("#000000"), theme.accent_fill, 0.12).name(),
         "primary_pressed": mix(QColor("#000000"), theme.accent_fill, 0.25).name(),
@@ -500,5 +501,11 @@ QCheckBox::indicator:checked {{ background: {accent_fill}; border-color: {accent
   image: url(kvstudio:check-white.svg); }}
 QCheckBox::indicator:focus {{ border: 2px solid {accent_text}; width: 12px; height: 12px; }}
 QCheckBox::indicator:disabled {{ border-color: {hairline}; }}
+QScrollBar:vertical {{ background: transparent; width: 10px; margin: 0; }}
+QScrollBar:horizontal {{ background: transparent; height: 10px; margin: 0; }}
+QScrollBar::handle {{ background: {scroll}; border-radius: 3px; margin: 2px; min-height: 24px; min-width: 24px; }}
+QScrollBar::handle:hover {{ background: {control_edge}; }}
+QScrollBar::add-line, QScrollBar::sub-line, QScrollBar::add-page, QScrollBar::sub-page {{ background: none;
+  border: none; width: 0; height: 0; }}
 QToolTip {{ background: {canvas}; color: {ink}; border: 1px solid {control_edge}; padding: 6px 8px; }}
 """

@@ -13,6 +13,7 @@ from kvstudio.budget.values import (
     FirstFailure,
     Provenance,
 )
+from kvstudio.devices.values import Device
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.units import GIB, MIB
 
@@ -168,3 +169,21 @@ FIXES = (
     fix("n_ctx", 65536, 49152, "Context 49152", "shorter context", 0.7),
     fix("cache_type_k", "f16", "q8_0", "K and V type q8_0", "slightly less precise cache", 2.2),
 )
+
+#: Bytes of a cached number against f16.
+TYPE_SIZE = {"f16": 1.0, "q8_0": 34 / 64, "q5_1": 24 / 64, "q4_0": 18 / 64}
+
+
+def estimate(config: LaunchConfig) -> Budget:
+    """The story's budget at another n_ctx and K/V type; placement as typed."""
+    share = (config.n_ctx or 40960) / 65536 * TYPE_SIZE[config.cache_type_k or "f16"]
+    scaled = tuple(replace(d, kv_bytes=round(d.kv_bytes * share)) for d in FAILS.devices)
+    effective = replace(EFFECTIVE, n_ctx=config.n_ctx or 40960, cache_type_k=config.cache_type_k or "f16")
+    return replace(FAILS, devices=scaled, config=effective, first_failure=None)
+
+
+def largest(config: LaunchConfig, devices: tuple[Device, ...] | None) -> int | None:
+    """The largest n_ctx on one card of a size, or on both cards together."""
+    spare = (devices[0].total_bytes or 0) - 19 * GIB if devices else 37 * GIB - 18 * GIB
+    cells = spare / (256 * 1024 * TYPE_SIZE[config.cache_type_k or "f16"]) // 256 * 256
+    return min(int(cells), 131072) if cells > 0 else None

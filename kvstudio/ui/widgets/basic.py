@@ -46,6 +46,8 @@ class Label(QLabel):
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setFont(theme.mono(step, weight) if mono else theme.font(step, weight))
         self.setWordWrap(wrap)
+        # On a canvas Qt would paint with the role Text.
+        self.setForegroundRole(QPalette.ColorRole.WindowText)
         self._role = role
         self._colour()
         self.setText(text)
@@ -153,6 +155,7 @@ class Chip(QLabel):
         self.setContentsMargins(self._MARGIN, 3, self._MARGIN, 3)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self.setFixedHeight(22)
+        self.setForegroundRole(QPalette.ColorRole.WindowText)
         self._kind = kind
         self._colour()
         self.setText(text)
@@ -273,6 +276,10 @@ class Card(QFrame):
         painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), self._radius, self._radius)
 
 
+#: An icon's 16 pixels and the air before the word.
+_BUTTON_ICON = QSize(20, 16)
+
+
 def push_button(
     text: str, icon_name: str = "", primary: bool = False, parent: QWidget | None = None, name: str = ""
 ) -> QPushButton:
@@ -290,7 +297,7 @@ def make_primary(button: QPushButton, primary: bool) -> None:
     name = button.property("iconName")
     if name:
         button.setIcon(icons.icon(name, "on_accent" if primary else "ink"))
-        button.setIconSize(QSize(16, 16))
+        button.setIconSize(_BUTTON_ICON)
     theme.set_primary(button, primary)
 
 

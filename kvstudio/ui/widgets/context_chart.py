@@ -1,0 +1,405 @@
+"""Memory of each device against n_ctx: stacked areas, the curves of other K/V types, the capacity, where it ends."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QFocusEvent,
+    QFontMetricsF,
+    QHelpEvent,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPen,
+    QPolygonF,
+)
+from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+
+from kvstudio.advise.by_context import N_CTX_STEP, ContextView, Curve
+from kvstudio.budget.values import BufferKind, DeviceBudget
+from kvstudio.ui import text, theme
+from kvstudio.ui.theme import Step, Theme, Weight
+from kvstudio.ui.widgets import bar_geometry, patterns
+from kvstudio.ui.widgets.basic import plain_tooltip
+from kvstudio.units import GIB, format_gib
+
+_LEFT, _RIGHT = 84, 56
+_PLOT, _PLOT_MANY, _PLOT_MOST = 136, 96, 64
+_GAP = 10
+_AXIS = 26
+_AREA_ALPHA = 0.78
+_APART = 14
+_HEADROOM = 1.02
+_CATCH = 9
+_KEY_STEP = 1024
+
+#: Width and dashes, in widths, of the current type's curve and of the others.
+_PENS: tuple[tuple[float, tuple[float, ...]], ...] = ((2.0, ()), (1.6, (5, 2)), (1.6, (1.6, 1.4)))
+_MORE: tuple[float, tuple[float, ...]] = (1.6, (6, 2, 1.4, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One device's frame: n_ctx to x and bytes to y."""
+
+    index: int
+    box: QRectF
+    n_ctx_max: int
+    top_bytes: float
+
+    def x(self, n_ctx: float) -> float:
+        return self.box.left() + self.box.width() * n_ctx / self.n_ctx_max
+
+    def y(self, size: float) -> float:
+        return self.box.bottom() - self.box.height() * size / self.top_bytes
+
+    def n_ctx(self, x: float) -> int:
+        """The nearest whole step of the context at a pixel column."""
+        share = (x - self.box.left()) / self.box.width()
+        steps = round(share * self.n_ctx_max / N_CTX_STEP)
+        return max(1, min(steps, self.n_ctx_max // N_CTX_STEP)) * N_CTX_STEP
+
+
+def used_bytes(device: DeviceBudget) -> float:
+    """Everything in the device, others included."""
+    return sum(amount.bytes for amount in bar_geometry.amounts(device))
+
+
+def plots(view: ContextView, width: float) -> tuple[Plot, ...]:
+    """Frames of all devices in `width` pixels."""
+    first = view.curves[0].points[0].devices
+    height = _PLOT if len(first) <= 2 else _PLOT_MANY if len(first) <= 4 else _PLOT_MOST
+    made = []
+    top_bytes = max(_top(view, i) for i in range(len(first))) if first else 1.0
+    for i in range(len(first)):
+        box = QRectF(_LEFT, i * (height + _GAP), max(60.0, width - _LEFT - _RIGHT), height)
+        made.append(Plot(i, box, view.n_ctx_max, top_bytes))
+    return tuple(made)
+
+
+def _top(view: ContextView, index: int) -> float:
+    total = view.curves[0].points[0].devices[index].total_bytes or 0
+    return max([float(total), *(used_bytes(c.points[-1].devices[index]) for c in view.curves)]) * _HEADROOM
+
+
+def spread(wanted: list[float], apart: float) -> list[float]:
+    """Move labels down until no two are closer than `apart`, keeping their order."""
+    order = sorted(range(len(wanted)), key=wanted.__getitem__)
+    placed = list(wanted)
+    for one, two in pairwise(order):
+        placed[two] = max(placed[two], placed[one] + apart)
+    return placed
+
+
+def value_at(curve: Curve, index: int, n_ctx: float) -> float:
+    """Bytes of a device between two points of a curve."""
+    points = curve.points
+    for a, b in pairwise(points):
+        if n_ctx <= b.n_ctx:
+            t = (n_ctx - a.n_ctx) / max(1, b.n_ctx - a.n_ctx)
+            one, two = used_bytes(a.devices[index]), used_bytes(b.devices[index])
+            return one + (two - one) * max(0.0, t)
+    return used_bytes(points[-1].devices[index])
+
+
+class ContextChart(QWidget):
+    """`show_context` in, `context_picked` (an n_ctx) out: click, or move with left and right and press Enter."""
+
+    context_picked = Signal(object)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._view: ContextView | None = None
+        self._pointed: int | None = None
+        self.setMouseTracking(True)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setCursor(Qt.CursorShape.CrossCursor)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setMinimumWidth(420)
+        self.setAccessibleName(text.tr("Memory per device against context"))
+
+    def show_context(self, view: ContextView | None) -> None:
+        """Draw a view; None draws nothing."""
+        self._view = view
+        self._pointed = None
+        height = 0.0
+        if view is not None and view.curves and view.curves[0].points[0].devices:
+            height = plots(view, 600)[-1].box.bottom() + _AXIS
+            self.setAccessibleDescription(self._said(view))
+        self.setFixedHeight(max(1, round(height)))
+        self.update()
+
+    def _said(self, view: ContextView) -> str:
+        devices = view.curves[0].points[0].devices
+        ends = [f"{d.name}: {n if n is not None else '–'}" for d, n in zip(devices, view.curves[0].fits, strict=True)]
+        return text.tr("Largest context that fits: {}").format(", ".join(ends))
+
+    def _plots(self) -> tuple[Plot, ...]:
+        return plots(self._view, self.width()) if self._view is not None and self._view.curves else ()
+
+    def sizeHint(self) -> QSize:
+        return QSize(640, self.height())
+
+    # pointer and keyboard
+
+    def picked_at(self, x: float, y: float) -> int | None:
+        """The context a click at a point means: a marked end where one is near, else the step below the pointer."""
+        if self._view is None:
+            return None
+        for plot in self._plots():
+            if not plot.box.adjusted(-4, -_GAP, 4, _GAP).contains(QPointF(x, y)):
+                continue
+            total = self._view.curves[0].points[0].devices[plot.index].total_bytes
+            for curve in self._view.curves:
+                end = curve.fits[plot.index]
+                if end is not None and total is not None:
+                    near = abs(plot.x(end) - x) <= _CATCH and abs(plot.y(total) - y) <= _CATCH
+                    if near and end < self._view.n_ctx_max:
+                        return end
+            return plot.n_ctx(x)
+        return None
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        self._pointed = self.picked_at(event.position().x(), event.position().y())
+        self.update()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._pointed = None
+        self.update()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        picked = self.picked_at(event.position().x(), event.position().y())
+        if event.button() == Qt.MouseButton.LeftButton and picked is not None:
+            self.context_picked.emit(picked)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        steps = {Qt.Key.Key_Left: -_KEY_STEP, Qt.Key.Key_Right: _KEY_STEP}
+        if self._view is None:
+            super().keyPressEvent(event)
+        elif event.key() in steps:
+            start = self._pointed if self._pointed is not None else self._view.n_ctx_now
+            moved = start + steps[Qt.Key(event.key())]
+            self._pointed = max(N_CTX_STEP, min(moved, self._view.n_ctx_max))
+            self.setAccessibleDescription(self.words_at(self._pointed))
+            self.update()
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._pointed is not None:
+            self.context_picked.emit(self._pointed)
+        else:
+            super().keyPressEvent(event)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self.update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self._pointed = None
+        self.update()
+
+    def words_at(self, n_ctx: int) -> str:
+        """What each device holds at one context, per type."""
+        if self._view is None:
+            return ""
+        devices = self._view.curves[0].points[0].devices
+        lines = [text.tr("Context {}").format(n_ctx)]
+        for i, device in enumerate(devices):
+            sizes = (f"{c.cache_type} {value_at(c, i, n_ctx) / GIB:.1f}" for c in self._view.curves)
+            lines.append(f"{device.name}: {', '.join(sizes)} GiB")
+        return "\n".join(lines)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
+            at = self.picked_at(event.pos().x(), event.pos().y())
+            if at is None:
+                QToolTip.hideText()
+            else:
+                QToolTip.showText(event.globalPos(), plain_tooltip(self.words_at(at)), self)
+            return True
+        return super().event(event)
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange:
+            self.update()
+
+    # painting
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        view, frames = self._view, self._plots()
+        if view is None or not frames:
+            return
+        current = Theme.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for plot in frames:
+            self._paint_grid(painter, plot, view, current)
+            self._paint_areas(painter, plot, view, current)
+            self._paint_curves(painter, plot, view, current)
+        self._paint_now(painter, frames, view, current)
+        for plot in frames:
+            self._paint_ends(painter, plot, view, current)
+        self._paint_axis(painter, frames[-1], view, current)
+        if self.hasFocus():
+            box = QRectF(frames[0].box.topLeft(), frames[-1].box.bottomRight()).adjusted(-5, 0, 5, 5)
+            patterns.outline(painter, box, current.accent_text, 2)
+
+    def _device(self, view: ContextView, plot: Plot) -> DeviceBudget:
+        return view.curves[0].points[0].devices[plot.index]
+
+    def _paint_grid(self, painter: QPainter, plot: Plot, view: ContextView, current: Theme) -> None:
+        device = self._device(view, plot)
+        middle = Qt.AlignmentFlag.AlignVCenter
+        painter.setFont(theme.font(Step.BODY, Weight.DemiBold))
+        painter.setPen(current.ink)
+        name = QFontMetricsF(painter.font()).elidedText(device.name, Qt.TextElideMode.ElideMiddle, _LEFT - 20)
+        painter.drawText(QRectF(0, plot.box.top() + 6, _LEFT - 20, 19), middle, name)
+        painter.setFont(theme.font(Step.CAPTION))
+        painter.setPen(current.muted)
+        layers = text.layers(device.n_layers, device.has_output_layer)
+        painter.drawText(QRectF(0, plot.box.top() + 22, _LEFT - 14, 19), middle, layers)
+        step = _value_step(device.total_bytes or plot.top_bytes / _HEADROOM)
+        mark = 0.0
+        while mark <= (device.total_bytes or plot.top_bytes) * 1.01:
+            y = plot.y(mark)
+            painter.fillRect(QRectF(plot.box.left(), round(y), plot.box.width(), 1), current.hairline)
+            label = QRectF(_LEFT - 46, y - 8, 40, 16)
+            painter.drawText(label, int(middle | Qt.AlignmentFlag.AlignRight), f"{mark / GIB:g}")
+            mark += step
+
+    def _paint_areas(self, painter: QPainter, plot: Plot, view: ContextView, current: Theme) -> None:
+        points = view.curves[0].points
+        below = [0.0] * len(points)
+        for kind in BufferKind:
+            sizes = [_size(p.devices[plot.index], kind) for p in points]
+            if not any(sizes):
+                continue
+            above = [a + b for a, b in zip(below, sizes, strict=True)]
+            self._fill(painter, plot, view, below, above, current.kinds[kind], _AREA_ALPHA)
+            below = above
+        total = self._device(view, plot).total_bytes
+        if total is not None and below[-1] > total:
+            floor = [float(total)] * len(points)
+            self._fill(painter, plot, view, floor, [max(float(total), b) for b in below], current.overflow, 1.0)
+
+    def _fill(
+        self,
+        painter: QPainter,
+        plot: Plot,
+        view: ContextView,
+        low: list[float],
+        high: list[float],
+        style: theme.KindStyle,
+        alpha: float,
+    ) -> None:
+        xs = [plot.x(p.n_ctx) for p in view.curves[0].points]
+        # The first point is a step, not zero; the area starts at the axis all the same.
+        xs[0] = plot.box.left()
+        top = [QPointF(x, plot.y(v)) for x, v in zip(xs, high, strict=True)]
+        bottom = [QPointF(x, plot.y(v)) for x, v in zip(xs, low, strict=True)]
+        path = QPainterPath()
+        path.addPolygon(QPolygonF([*top, *reversed(bottom)]))
+        painter.save()
+        if alpha >= 1:
+            painter.fillPath(path, Theme.current().canvas)
+        painter.setClipPath(path)
+        patterns.fill(painter, plot.box, style, alpha)
+        painter.restore()
+
+    def _paint_curves(self, painter: QPainter, plot: Plot, view: ContextView, current: Theme) -> None:
+        total = self._device(view, plot).total_bytes
+        if total is not None:
+            painter.fillRect(QRectF(plot.box.left(), plot.y(total) - 1, plot.box.width(), 2), current.ink)
+        ends = []
+        for i, curve in reversed(list(enumerate(view.curves))):
+            width, dashes = _PENS[i] if i < len(_PENS) else _MORE
+            line = [QPointF(plot.x(p.n_ctx), plot.y(used_bytes(p.devices[plot.index]))) for p in curve.points]
+            line[0].setX(plot.box.left())
+            if i:
+                painter.setPen(QPen(theme.with_alpha(current.canvas, 0.6), width + 1.6))
+                painter.drawPolyline(line)
+            pen = QPen(current.ink, width, Qt.PenStyle.SolidLine, Qt.PenCapStyle.FlatCap)
+            if dashes:
+                pen.setDashPattern(dashes)
+            painter.setPen(pen)
+            painter.drawPolyline(line)
+            ends.append((line[-1].y(), curve.cache_type))
+        painter.setFont(theme.font(Step.SMALL, Weight.Medium))
+        painter.setPen(current.ink)
+        for y, (_, name) in zip(spread([end[0] for end in ends], _APART), ends, strict=True):
+            box = QRectF(plot.box.right() + 8, y - 9, _RIGHT - 8, 18)
+            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, name)
+
+    def _paint_now(self, painter: QPainter, frames: tuple[Plot, ...], view: ContextView, current: Theme) -> None:
+        for n_ctx, width, style in (
+            (view.n_ctx_now, 1.5, Qt.PenStyle.DashLine),
+            (self._pointed, 1, Qt.PenStyle.SolidLine),
+        ):
+            if n_ctx is not None and n_ctx <= view.n_ctx_max:
+                x = frames[0].x(n_ctx)
+                painter.setPen(QPen(current.accent_text, width, style, Qt.PenCapStyle.FlatCap))
+                painter.drawLine(QPointF(x, frames[0].box.top()), QPointF(x, frames[-1].box.bottom() + 5))
+
+    def _paint_ends(self, painter: QPainter, plot: Plot, view: ContextView, current: Theme) -> None:
+        total = self._device(view, plot).total_bytes
+        if total is None:
+            return
+        painter.setFont(theme.font(Step.CAPTION, Weight.DemiBold))
+        painter.setPen(current.ink)
+        said = text.tr("Capacity {} GiB").format(format_gib(total))
+        where = QRectF(plot.box.left() + 6, plot.y(total) - 18, 160, 16)
+        first_fit = view.curves[0].fits[plot.index]
+        if used_bytes(self._device(view, plot)) <= total:
+            painter.drawText(where, Qt.AlignmentFlag.AlignVCenter, said)
+        for i, curve in reversed(list(enumerate(view.curves))):
+            end = curve.fits[plot.index]
+            if end is None or end >= view.n_ctx_max:
+                continue
+            radius = 5.0 if i == 0 else 3.5
+            painter.setPen(QPen(current.ink, 2.0 if i == 0 else 1.5))
+            painter.setBrush(current.canvas)
+            painter.drawEllipse(QPointF(plot.x(end), plot.y(total)), radius, radius)
+        if first_fit is not None and first_fit < view.n_ctx_max:
+            self._paint_boxed(painter, plot, first_fit, total, current)
+
+    def _paint_boxed(self, painter: QPainter, plot: Plot, n_ctx: int, total: float, current: Theme) -> None:
+        painter.setFont(theme.font(Step.SMALL, Weight.DemiBold))
+        words = text.tr("{} fits").format(n_ctx)
+        width = QFontMetricsF(painter.font()).horizontalAdvance(words) + 14
+        left = max(plot.box.left(), plot.x(n_ctx) - 8 - width)
+        box = QRectF(round(left) + 0.5, round(plot.y(total) - 23) + 0.5, round(width), 18)
+        painter.setPen(QPen(current.ink, 1))
+        painter.setBrush(current.canvas)
+        painter.drawRoundedRect(box, 3, 3)
+        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, words)
+
+    def _paint_axis(self, painter: QPainter, plot: Plot, view: ContextView, current: Theme) -> None:
+        y = plot.box.bottom() + 6
+        shown = self._pointed if self._pointed is not None else view.n_ctx_now
+        words = text.tr("Context {}").format(shown) if self._pointed else text.tr("Context now {}").format(shown)
+        painter.setFont(theme.font(Step.CAPTION, Weight.DemiBold))
+        width = QFontMetricsF(painter.font()).horizontalAdvance(words) + 2
+        x = min(max(0.0, plot.x(min(shown, view.n_ctx_max)) - width / 2), self.width() - width)
+        painter.setPen(current.accent_text)
+        painter.drawText(QRectF(x, y, width, 18), Qt.AlignmentFlag.AlignCenter, words)
+        painter.setFont(theme.font(Step.CAPTION))
+        painter.setPen(current.muted)
+        for i in range(5):
+            n_ctx = view.n_ctx_max * i // 4
+            own = QFontMetricsF(painter.font()).horizontalAdvance(str(n_ctx)) + 2
+            left = plot.x(n_ctx) - own / 2
+            if left + own + 6 < x or left > x + width + 6:
+                painter.drawText(QRectF(left, y, own, 18), Qt.AlignmentFlag.AlignCenter, str(n_ctx))
+
+
+def _size(device: DeviceBudget, kind: BufferKind) -> float:
+    return next((a.bytes for a in bar_geometry.amounts(device) if a.kind is kind), 0.0)
+
+
+def _value_step(total: float) -> float:
+    """Two or three lines below the capacity."""
+    half = total * 1.01 / GIB / 2
+    fitting = [step for step in (0.1, 0.25, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96) if step <= half]
+    return (fitting[-1] if fitting else 0.1) * GIB

@@ -1,0 +1,138 @@
+"""The verdict: fill and edge of its state, icon, the answer, the reason, and what can be done about it."""
+
+import html
+
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
+from PySide6.QtGui import QPalette
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+
+from kvstudio.advise.verdict import Answer, Verdict
+from kvstudio.ui import text, theme
+from kvstudio.ui.theme import Step, Theme, Weight
+from kvstudio.ui.widgets.basic import Card, Icon, Label, make_primary, push_button
+
+_LOOKS = {
+    Answer.FITS: ("good", "check-circle", "good"),
+    Answer.SHORT: ("bad", "cross-circle", "bad"),
+    Answer.UNKNOWN: ("neutral", "info", "muted"),
+}
+
+
+class FlaggedText(QLabel):
+    """Wrapped text whose typed parts are set in mono; everything else stays plain whatever it contains."""
+
+    def __init__(self, step: Step = Step.BODY, role: str = "ink", parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setTextFormat(Qt.TextFormat.RichText)
+        self.setWordWrap(True)
+        self.setForegroundRole(QPalette.ColorRole.WindowText)
+        self.setFont(theme.font(step))
+        self._step, self._role = step, role
+        self._plain = ""
+        self._colour()
+
+    def show_words(self, words: str, flags: tuple[str, ...] = ()) -> None:
+        """Text and the parts of it that are typed."""
+        self._plain = words
+        safe = html.escape(words).replace("\n", "<br>")
+        mono = theme.mono()
+        style = f"font-family:'{mono.family()}'; font-size:{mono.pixelSize()}px"
+        for flag in flags:
+            marked = html.escape(flag).replace(" ", "&nbsp;")
+            safe = safe.replace(html.escape(flag), f'<span style="{style}">{marked}</span>')
+        self.setText(safe)
+        self.setAccessibleName(words)
+        self.setVisible(bool(words))
+
+    def words(self) -> str:
+        """The text without its marks."""
+        return self._plain
+
+    def _colour(self) -> None:
+        wanted = getattr(Theme.current(), self._role)
+        if self.palette().color(QPalette.ColorRole.WindowText) != wanted:
+            palette = self.palette()
+            palette.setColor(QPalette.ColorRole.WindowText, wanted)
+            self.setPalette(palette)
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "_role"):
+            self._colour()
+
+
+class VerdictCard(Card):
+    """`show_verdict` in; `why_requested`, `fix_requested` and `raise_requested` out."""
+
+    why_requested = Signal()
+    fix_requested = Signal()
+    raise_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent=parent)
+        self.setObjectName("verdict")
+        self._icon = Icon("info", "muted", 20)
+        self._headline = Label(weight=Weight.DemiBold, wrap=True)
+        self._detail = FlaggedText()
+        self.why = push_button(text.tr("Why?"), name="why")
+        self.fix = push_button(text.tr("Fix…"), "wrench", name="fix")
+        self.higher = push_button(text.tr("Raise context…"), name="raise")
+        self.why.clicked.connect(self.why_requested)
+        self.fix.clicked.connect(self.fix_requested)
+        self.higher.clicked.connect(self.raise_requested)
+        self._build()
+        self.show_verdict(None)
+
+    def _build(self) -> None:
+        words = QVBoxLayout()
+        words.setSpacing(3)
+        words.addStretch()
+        words.addWidget(self._headline)
+        words.addWidget(self._detail)
+        words.addStretch()
+        row = self._row = QHBoxLayout(self)
+        self.set_close(False)
+        row.setSpacing(10)
+        icon = QVBoxLayout()
+        icon.addWidget(self._icon)
+        icon.addStretch()
+        row.addLayout(icon)
+        row.addLayout(words, 1)
+        row.addSpacing(20)
+        for button in (self.why, self.fix, self.higher):
+            button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+            row.addWidget(button, 0, Qt.AlignmentFlag.AlignVCenter)
+
+    def show_verdict(self, said: Verdict | None) -> None:
+        """Show the answer; None hides the card."""
+        self.setVisible(said is not None)
+        if said is None:
+            return
+        state, icon, role = _LOOKS[said.answer]
+        self.show_state(state)
+        self._icon.show_icon(icon, role)
+        self._headline.setText(said.headline)
+        self._detail.show_words(said.detail, said.flags)
+        self.setAccessibleName(f"{said.headline} {said.detail}")
+        short = said.answer is Answer.SHORT
+        self.why.setVisible(short)
+        self.fix.setVisible(short)
+        self.higher.setVisible(said.answer is Answer.FITS)
+        self.updateGeometry()
+
+    def set_close(self, close: bool) -> None:
+        """Less air inside where the window is low."""
+        self._row.setContentsMargins(12, 7 if close else 10, 12, 7 if close else 10)
+
+    def set_fix_primary(self, primary: bool) -> None:
+        """Fill the Fix button where it is the window's next step."""
+        make_primary(self.fix, primary)
+
+    def headline(self) -> str:
+        return self._headline.text()
+
+    def detail(self) -> str:
+        return self._detail.words()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(320, super().minimumSizeHint().height())
