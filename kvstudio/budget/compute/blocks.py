@@ -44,14 +44,16 @@ class Blocks(Graph):
     # -- names ---------------------------------------------------------------------------------------------------
 
     def w(self, il: int, name: str, suffix: str = "weight") -> Tensor | None:
-        return self.r.weight(f"blk.{il}.{name}.{suffix}")
+        """A weight of a layer; a few are stored without their suffix."""
+        found = self.r.weight(f"blk.{il}.{name}.{suffix}")
+        return self.r.weight(f"blk.{il}.{name}") if found is None and suffix == "weight" else found
 
     def b(self, il: int, name: str) -> Tensor | None:
         return self.r.weight(f"blk.{il}.{name}.bias")
 
     def need(self, il: int, name: str) -> Tensor:
         """A weight the graph cannot do without; a missing one is a file we do not understand."""
-        tensor = self.r.weight(f"blk.{il}.{name}.weight")
+        tensor = self.w(il, name)
         if tensor is None:
             raise KeyError(f"blk.{il}.{name}.weight")
         return tensor

@@ -103,9 +103,15 @@ class Decoder:
         return inp
 
     def finish(self, cur: Tensor) -> None:
-        if self.s.late_rows == "before_norm" and self.out_ids is not None:
-            cur = self.g.get_rows(cur, self.out_ids)
-        self.g.head(cur, self.s.norm, extra=self.s.head_extra)
+        g, late = self.g, self.s.late_rows
+        if late == "before_norm" and self.out_ids is not None:
+            cur = g.get_rows(cur, self.out_ids)
+        if late == "after_norm" and self.out_ids is not None:
+            cur = g.build_norm(cur, g.r.weight("output_norm.weight"), None, self.s.norm, -1)
+            cur.is_output = True
+            g.logits(g.get_rows(cur, self.out_ids), extra=self.s.head_extra)
+        else:
+            g.head(cur, self.s.norm, extra=self.s.head_extra)
 
     # -- layers --------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kvstudio.budget.compute import gemma, mla
+from kvstudio.budget.compute import gemma, hybrid, mla
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
 
@@ -123,4 +123,5 @@ BUILDERS: dict[str, Callable[[Blocks], None]] = {
     "deepseek2": mla.build,
     "gemma3n": gemma.gemma3n,
     "gemma4": gemma.gemma4,
+    **hybrid.BUILDERS,
 }
