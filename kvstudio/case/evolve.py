@@ -4,16 +4,27 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from kvstudio.advise.by_context import ContextView, by_context
 from kvstudio.advise.values import Fix
 from kvstudio.budget.values import Budget, Buffer, BufferKind, DeviceBudget, Provenance
 from kvstudio.case.values import Case
+from kvstudio.devices.values import Device
+from kvstudio.launch.config import LaunchConfig
+from kvstudio.oracle.values import OracleResult
 from kvstudio.verify.values import Run, RunOutcome
 
 #: Changes after which the budget is another one.
-_BUDGET_INPUTS = frozenset({"config", "model", "machine", "what_if", "chosen", "binary", "runs"})
+_BUDGET_INPUTS = frozenset({"config", "model", "machine", "what_if", "chosen", "binary", "runs", "checked"})
 #: Changes after which other fixes would help.
 _FIX_INPUTS = _BUDGET_INPUTS | {"diagnosis"}
 _PRINTED_KINDS = ("model", "kv", "rs", "compute", "output")
+
+#: Columns of llama.cpp's breakdown table.
+_TABLE_KINDS = {
+    "model": (BufferKind.MODEL,),
+    "context": (BufferKind.KV, BufferKind.RS),
+    "compute": (BufferKind.COMPUTE,),
+}
 
 
 def evolve(case: Case, **changes: Any) -> Case:
@@ -42,7 +53,12 @@ def budget_of(case: Case) -> Budget | None:
     overhead = learned_overhead(case)
     budget = estimate(case.model, case.config, case.chosen_devices, host=host, build=build_of(case), overhead=overhead)
     run = _measuring_run(case)
-    return budget if run is None else measured(budget, run)
+    if run is not None:
+        return measured(budget, run)
+    checked = case.checked
+    if checked is not None and checked.config == case.config and checked.devices == case.chosen:
+        return with_dry_run(budget, checked.result)
+    return budget
 
 
 def fixes_of(case: Case) -> tuple[Fix, ...]:
@@ -58,6 +74,27 @@ def fixes_of(case: Case) -> tuple[Fix, ...]:
     return suggest(
         case.model, case.config, case.chosen_devices, host=host, budget=case.budget, diagnosis=case.diagnosis
     )
+
+
+def context_view(case: Case) -> ContextView:
+    """Memory against context for the view of that name; some hundred estimates, so it is called in a task."""
+    from kvstudio.budget.estimate import estimate
+
+    assert case.model is not None and case.budget is not None
+    model = case.model
+    host = case.machine.host if case.machine is not None else None
+    build, overhead = build_of(case), learned_overhead(case)
+
+    def at(config: LaunchConfig) -> Budget:
+        return estimate(model, config, case.chosen_devices, host=host, build=build, overhead=overhead)
+
+    def largest(config: LaunchConfig, devices: tuple[Device, ...] | None) -> int | None:
+        from kvstudio.budget.solve import largest_n_ctx
+
+        used = case.chosen_devices if devices is None else devices
+        return largest_n_ctx(model, config, used, host=host, build=build)
+
+    return by_context(at, case.config, case.budget, model.n_ctx_train, largest)
 
 
 def build_of(case: Case) -> int | None:
@@ -93,6 +130,28 @@ def measured(budget: Budget, run: Run) -> Budget:
     devices = tuple(_with_sums(d, buffers, d.name) for d in budget.devices)
     host = _with_sums(budget.host, buffers, None)
     return replace(budget, buffers=buffers, devices=devices, host=host, first_failure=None)
+
+
+def with_dry_run(budget: Budget, result: OracleResult) -> Budget:
+    """The budget with what llama.cpp's dry run measured on devices.
+
+    Its figures are whole MiB, so sizes that agree stay as they are. A difference goes to the largest buffer of its kind on that device.
+    """
+    told = {(row.device, row.kind): row for row in result.rows if row.measured is not None}
+    names = {d.name for d in budget.devices}
+    buffers = list(budget.buffers)
+    for (device, kind), row in told.items():
+        kinds = _TABLE_KINDS.get(kind, ())
+        places = [i for i, b in enumerate(buffers) if b.device == device and b.kind in kinds and device in names]
+        for i in places:
+            buffers[i] = replace(buffers[i], provenance=Provenance.MEASURED)
+        if places and row.difference:
+            largest = max(places, key=lambda i: buffers[i].bytes or 0)
+            corrected = max(0, (buffers[largest].bytes or 0) - row.difference)
+            buffers[largest] = replace(buffers[largest], bytes=corrected, why="measured by llama.cpp's dry run")
+    done = tuple(buffers)
+    devices = tuple(_with_sums(d, done, d.name) for d in budget.devices)
+    return replace(budget, buffers=done, devices=devices)
 
 
 def _with_sums(device: DeviceBudget, buffers: tuple[Buffer, ...], owner: str | None) -> DeviceBudget:

@@ -10,8 +10,18 @@ from kvstudio.diagnose.values import Diagnosis
 from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
+from kvstudio.oracle.values import OracleResult
 from kvstudio.runlog.values import LogLine
 from kvstudio.verify.values import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What llama.cpp's own dry run said, and the settings and devices it was asked for."""
+
+    config: LaunchConfig
+    devices: tuple[str, ...]
+    result: OracleResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +29,7 @@ class Case:
     """Model, devices, settings, budget, runs and note.
 
     `devices` are all known ones in llama.cpp's order; `chosen` names those that are ticked. `log` and `diagnosis`
-    belong to the log on screen: the last run's, or one that was dropped.
+    belong to the log on screen: the last run's, or one that was dropped. A what-if device hides a live one of its name.
     """
 
     config: LaunchConfig = field(default_factory=LaunchConfig)
@@ -35,11 +45,14 @@ class Case:
     log_source: str = ""
     diagnosis: Diagnosis | None = None
     note: str = ""
+    checked: Checked | None = None
 
     @property
     def devices(self) -> tuple[Device, ...]:
         """Live devices, then what-if ones."""
-        return (self.machine.devices if self.machine else ()) + self.what_if
+        hidden = {d.name for d in self.what_if}
+        live = self.machine.devices if self.machine else ()
+        return (*(d for d in live if d.name not in hidden), *self.what_if)
 
     @property
     def chosen_devices(self) -> tuple[Device, ...]:

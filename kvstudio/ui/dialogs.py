@@ -24,11 +24,12 @@ from PySide6.QtWidgets import (
 import kvstudio
 from kvstudio.budget.values import Budget, BufferKind, DeviceBudget
 from kvstudio.case.store import SUFFIX
+from kvstudio.oracle.values import OracleResult
 from kvstudio.ui import theme
 from kvstudio.ui.text import kind_name, tr
 from kvstudio.ui.theme import Space, Step, Weight
 from kvstudio.ui.widgets.basic import Label, SectionLabel
-from kvstudio.units import format_bytes
+from kvstudio.units import format_bytes, format_mib
 
 _OPEN_FILTER = "Models, logs and cases (*.gguf *.log *.txt *{});;All files (*)"
 
@@ -179,6 +180,57 @@ class WhyDialog(QDialog):
         buttons.rejected.connect(self.reject)
         layout.addWidget(buttons)
         self.setMinimumWidth(720)
+
+
+class CheckDialog(QDialog):
+    """What llama.cpp's own dry run said beside the estimate; only what differs stands out."""
+
+    def __init__(self, result: OracleResult, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(tr("Check with llama.cpp"))
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(Space.XXL, Space.XL, Space.XXL, Space.L)
+        layout.setSpacing(Space.M)
+        self.says = Label(result.says, Step.TITLE, Weight.DemiBold, wrap=True)
+        layout.addWidget(self.says)
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(Space.XXL)
+        grid.setVerticalSpacing(Space.XS)
+        grid.setColumnStretch(5, 1)
+        heads = (tr("Device"), tr("Memory"), tr("Estimate"), tr("llama.cpp"), tr("Difference"), "")
+        right = Qt.AlignmentFlag.AlignRight
+        for column, words in enumerate(heads):
+            grid.addWidget(SectionLabel(words), 0, column, right if column in (2, 3, 4) else Qt.AlignmentFlag.AlignLeft)
+        for row, (cells, differs) in enumerate(check_rows(result), 1):
+            for column, words in enumerate(cells):
+                role = ("ink" if differs else "muted") if column >= 4 else "ink"
+                label = Label(words, role=role, wrap=column == 5)
+                grid.addWidget(label, row, column, right if column in (2, 3, 4) else Qt.AlignmentFlag.AlignLeft)
+        layout.addLayout(grid)
+        for note in result.notes:
+            layout.addWidget(Label(note[:1].upper() + note[1:], Step.SMALL, role="muted", wrap=True))
+        layout.addStretch(1)
+        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
+        buttons.rejected.connect(self.reject)
+        layout.addWidget(buttons)
+        self.setMinimumWidth(640)
+
+
+def check_rows(result: OracleResult) -> tuple[tuple[tuple[str, ...], bool], ...]:
+    """Cells of each row, and whether it differs."""
+    rows = []
+    for row in result.rows:
+        difference = row.difference
+        if difference is None:
+            off = ""
+        elif difference == 0:
+            off = tr("agrees")
+        else:
+            off = tr("{} high" if difference > 0 else "{} low").format(format_mib(abs(difference)))
+        measured = format_mib(row.measured) if row.measured is not None else tr("not told")
+        estimated = format_mib(row.estimated) if row.estimated is not None else ""
+        rows.append(((row.device, row.kind, estimated, measured, off, row.note), bool(difference)))
+    return tuple(rows)
 
 
 def why_rows(budget: Budget, device: DeviceBudget) -> tuple[tuple[str, str, str, str], ...]:

@@ -21,11 +21,13 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import (
     QApplication,
+    QDialog,
     QFrame,
     QHBoxLayout,
     QMainWindow,
     QScrollArea,
     QSplitter,
+    QSplitterHandle,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -33,12 +35,16 @@ from PySide6.QtWidgets import (
 
 from kvstudio.advise.verdict import verdict
 from kvstudio.budget.values import Provenance
+from kvstudio.case import evolve as evolving
 from kvstudio.case import opening
-from kvstudio.case.values import Case
+from kvstudio.case.history import History
+from kvstudio.case.values import Case, Checked
 from kvstudio.devices.values import Device
 from kvstudio.errors import KvStudioError
+from kvstudio.oracle.values import OracleResult
 from kvstudio.ui import dialogs, menus, sample, theme
 from kvstudio.ui.binaries import Binaries, Chosen
+from kvstudio.ui.launching import Launching, history_folder
 from kvstudio.ui.panels.chart_panel import CONTEXT, ChartPanel
 from kvstudio.ui.panels.command_panel import CommandPanel
 from kvstudio.ui.panels.devices_panel import DevicesPanel
@@ -60,7 +66,6 @@ from kvstudio.work.device_poll import DevicePoll
 _FIRST_SIZE = (1280, 820)
 _LEAST_SIZE = (900, 600)
 _RUN_ICONS = {"model": "chip", "log": "file", "case": "recent"}
-_RUN_HEIGHT = 149
 _LOG_SHARE = 0.455
 
 
@@ -74,12 +79,12 @@ class MainWindow(QMainWindow):
         self.binaries = Binaries(self)
         self._devices_file = devices_file
         self.poll = DevicePoll(_probe, self)
-        self._running = False
-        self._shut = False
+        self._shut = self._closing = False
         self.setWindowTitle("kvstudio")
         self.setAcceptDrops(True)
         self.setMinimumSize(*_LEAST_SIZE)
         self._build()
+        self.launching = Launching(self.store, self.run_panel, History(history_folder()), parent=self)
         self._wire()
         menus.build(self)
         self._restore()
@@ -145,7 +150,7 @@ class MainWindow(QMainWindow):
         row.addWidget(_scroll(self._canvas), 1)
         row.addWidget(Rule(vertical=True))
         row.addWidget(self.settings)
-        self.splitter = QSplitter(Qt.Orientation.Vertical)
+        self.splitter = _Splitter(Qt.Orientation.Vertical)
         self.splitter.setHandleWidth(1)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.addWidget(top)
@@ -202,6 +207,16 @@ class MainWindow(QMainWindow):
         self.command.config_edited.connect(store.set_config)
         self.command.paste_requested.connect(self.paste)
         self.command.copied.connect(lambda: self.banner.show_note(tr("Command copied")))
+        run = self.run_panel
+        run.launch_requested.connect(self.launch)
+        run.cancel_requested.connect(self.stop)
+        run.open_log_requested.connect(self.ask_open)
+        run.fix_requested.connect(self.fix)
+        run.report_requested.connect(self.report)
+        run.copy_requested.connect(self.copy_command)
+        run.opened.connect(self._on_run_opened)
+        self.launching.running_changed.connect(self._on_running)
+        self.launching.failed.connect(self.banner.show_error)
         self.binaries.list_changed.connect(self._show_binaries)
         self.binaries.chosen.connect(self._on_binary)
         self.binaries.failed.connect(self.banner.show_error)
@@ -229,10 +244,11 @@ class MainWindow(QMainWindow):
             self.preferences.geometry = self.saveGeometry()
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        if self.run_panel.running:
-            # The window closes by itself when the launch has ended.
-            self.run_panel.stop()
-            self.run_panel.ended.connect(self.close)
+        if self.launching.running:
+            # The child ends first; then the window closes by itself.
+            self.launching.stop()
+            self._closing = True
+            self.hide()
             event.ignore()
             return
         self.shut_down()
@@ -295,18 +311,48 @@ class MainWindow(QMainWindow):
 
     def launch(self) -> None:
         """Start a test launch with the settings on screen."""
+        self.launching.start()
 
     def stop(self) -> None:
         """End the test launch."""
+        self.launching.stop()
 
     def check(self) -> None:
-        """Ask llama.cpp for its own figures."""
+        """Ask llama.cpp for its own figures, without loading the model."""
+        case = self.store.case
+        if case.model is None or case.binary is None or self.launching.running:
+            return
+        self.toolbar.show_checking(True)
+
+        def on_done(result: OracleResult) -> None:
+            self.toolbar.show_checking(False)
+            if result.ok:
+                self.store.replace(checked=Checked(case.config, case.chosen, result))
+            self._open(dialogs.CheckDialog(result, self))
+
+        def on_failed(error: KvStudioError) -> None:
+            self.toolbar.show_checking(False)
+            self.banner.show_error(error)
+
+        task.run(_check, case, done=on_done, failed=on_failed, key="check")
 
     def fix(self) -> None:
         """Open the fix wizard."""
+        from kvstudio.ui.wizard.wizard import FixWizard
+
+        if self.store.case.model is not None:
+            self._open(FixWizard(self.store.case, self))
 
     def report(self) -> None:
         """Open the report."""
+        from kvstudio.ui.report_dialog import ReportDialog
+
+        self._open(ReportDialog(self.store.case, self))
+
+    @staticmethod
+    def _open(dialog: QDialog) -> None:
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
 
     def try_sample(self) -> None:
         """Open the sample model with the sample server on two software devices."""
@@ -369,6 +415,17 @@ class MainWindow(QMainWindow):
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.open()
 
+    def _on_running(self, running: bool) -> None:
+        (self.poll.hold if running else self.poll.release)("launch")
+        self._show_state()
+        if self._closing and not running:
+            self.close()
+
+    def _on_run_opened(self, opened: bool) -> None:
+        self.chart.set_open_run(opened)
+        self.command.show_header(not opened)
+        self._share_height()
+
     # Drop and paste ------------------------------------------------------------------------------------------------
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
@@ -426,6 +483,8 @@ class MainWindow(QMainWindow):
         if differs("model"):
             self.setWindowTitle(f"{new.model.name} – kvstudio" if new.model and new.model.name else "kvstudio")
         self._show_chart(old, new)
+        if differs("log", "diagnosis"):
+            self._show_log(new)
         self._show_state()
 
     def _show_chart(self, old: Case | None, new: Case) -> None:
@@ -441,11 +500,28 @@ class MainWindow(QMainWindow):
         if old is None or old.fixes is not new.fixes:
             self.chart.show_fixes(new.fixes)
 
+    def _show_log(self, case: Case) -> None:
+        """A log that was opened; those of our own runs come by the launch itself."""
+        if case.runs and case.log_source == (case.runs[-1].log_path or ""):
+            return
+        if case.log:
+            first = case.fixes[0].title if case.fixes else ""
+            can_fix = case.model is not None
+            self.run_panel.show_log(case.log, case.diagnosis, case.log_source, try_first=first, can_fix=can_fix)
+        elif not self.launching.running:
+            self.run_panel.show_idle()
+
     def _show_context(self) -> None:
         """Memory against context takes many budgets: worked out only while it is looked at, away from this thread."""
         case = self.store.case
         if self.chart.view() == CONTEXT and case.model is not None and case.budget is not None:
-            task.run(_by_context, case, done=self.chart.show_context, failed=self.banner.show_error, key="by-context")
+            task.run(
+                evolving.context_view,
+                case,
+                done=self.chart.show_context,
+                failed=self.banner.show_error,
+                key="by-context",
+            )
 
     def show_why(self) -> None:
         """The allocations of the device that fails, one after the other."""
@@ -458,11 +534,14 @@ class MainWindow(QMainWindow):
     def _show_state(self) -> None:
         case = self.store.case
         failed = case.diagnosis is not None and case.diagnosis.outcome == "failed"
+        can_launch = case.model is not None and case.binary is not None and not self.launching.running
+        self.run_panel.show_ready(can_launch, "" if case.binary else tr("No llama-server was found: choose one first"))
+        self.chart.set_fix_primary(False)
         self.toolbar.show_state(
             has_model=case.model is not None,
             has_log=bool(case.log or case.runs),
             has_binary=case.binary is not None,
-            running=self._running,
+            running=self.launching.running,
             primary=not failed,
         )
 
@@ -486,7 +565,17 @@ class MainWindow(QMainWindow):
         super().resizeEvent(event)
         self._fit_to_size()
 
+    def _share_height(self) -> None:
+        """The run area gets what it asks for; above it the chart keeps the rest."""
+        whole = self.splitter.height()
+        wanted = self.run_panel.sizeHint().height()
+        if self.run_panel.is_open:
+            wanted = max(wanted, round(whole * _LOG_SHARE))
+        self.splitter.setSizes([max(1, whole - wanted), wanted])
+
     def _fit_to_size(self) -> None:
+        self.run_panel.fold(self.height() < Size.SMALL_HEIGHT)
+        self._share_height()
         small = self.width() < Size.SMALL_WIDTH
         self._left_scroll.setFixedWidth(Size.LEFT_SMALL if small else Size.LEFT)
         margin = Space.MARGIN if small else Space.CANVAS_MARGIN
@@ -509,6 +598,18 @@ def _scroll(content: QWidget) -> QScrollArea:
     area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     area.setWidget(content)
     return area
+
+
+class _Splitter(QSplitter):
+    """Its handle is a hairline that can be dragged."""
+
+    def createHandle(self) -> QSplitterHandle:
+        return _Handle(self.orientation(), self)
+
+
+class _Handle(QSplitterHandle):
+    def paintEvent(self, event: QPaintEvent) -> None:
+        QPainter(self).fillRect(self.rect(), Theme.current().hairline)
 
 
 class _DropOverlay(QWidget):
@@ -572,10 +673,24 @@ def measured_in(case: Case) -> str | None:
     if case.budget is None or not any(b.provenance is Provenance.MEASURED for b in case.budget.buffers):
         return None
     same = [run for run in case.runs if run.config == case.config and run.buffers]
-    return f"run {same[-1].number}" if same else None
+    return f"run {same[-1].number}" if same else "dry run"
 
 
-def _by_context(case: Case) -> Any:
-    from kvstudio.advise.by_context import by_context
+def _check(case: Case) -> OracleResult:
+    from kvstudio.oracle.cache import OracleCache
+    from kvstudio.oracle.check import check
 
-    return by_context(case)
+    assert case.binary is not None
+    cache = OracleCache(history_folder().parent / "checks")
+    return check(case.config, case.binary, case.model, budget=case.budget, devices=case.chosen, cache=cache)
+
+
+def _model_entry(found: Any) -> Entry:
+    return Entry(found.path, found.name, found.detail, found.source, "chip")
+
+
+def _find_models() -> tuple[tuple[Entry, ...], int]:
+    from kvstudio.header.discover import find_models
+
+    found = find_models()
+    return tuple(_model_entry(model) for model in found), len({model.source for model in found})

@@ -131,6 +131,11 @@ class ToolBar(Surface):
         self.launch_button.setToolTip(reason if not running else "")
         self.check_button.setToolTip(reason or tr("Ask llama.cpp for its own figures, without loading the model"))
 
+    def show_checking(self, on: bool) -> None:
+        """The dry run is under way."""
+        self.check_button.setText(tr("Checking…") if on else tr("Check with llama.cpp"))
+        self.check_button.setEnabled(not on)
+
     def set_menu(self, menu: QMenu) -> None:
         """The menu behind the help button."""
         self.help_button.setMenu(menu)

@@ -1,0 +1,128 @@
+"""Test launches of the window: one worker, its panel, the kept history and the store, tied together."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal
+
+from kvstudio.budget.values import Budget
+from kvstudio.case.history import History
+from kvstudio.case.values import Case
+from kvstudio.errors import KvStudioError
+from kvstudio.runlog.values import LogLine
+from kvstudio.ui.panels.run_panel import RunPanel
+from kvstudio.ui.panels.run_values import comparison_rows
+from kvstudio.ui.store import Store
+from kvstudio.verify.options import LaunchOptions
+from kvstudio.verify.values import Run
+from kvstudio.work import task
+from kvstudio.work.launch_worker import LaunchWorker
+
+#: Lines of a running launch kept in memory; the file has them all.
+_KEPT_LINES = 200_000
+
+
+class Launching(QObject):
+    """`running_changed` when a launch begins or is over, `failed` with a KvStudioError that is worth a banner."""
+
+    running_changed = Signal(bool)
+    failed = Signal(object)
+
+    def __init__(
+        self, store: Store, panel: RunPanel, history: History, worker: LaunchWorker | None = None, parent: Any = None
+    ) -> None:
+        super().__init__(parent)
+        self._store, self._panel, self._history = store, panel, history
+        self.worker = worker or LaunchWorker(self)
+        self.options = LaunchOptions()
+        self._number = 0
+        self._lines: list[LogLine] = []
+        self._budget: Budget | None = None
+        self.worker.lines.connect(self._on_lines)
+        self.worker.phase_reached.connect(panel.show_phase)
+        self.worker.sampled.connect(panel.show_sample)
+        self.worker.ended.connect(self._on_ended)
+
+    @property
+    def running(self) -> bool:
+        return self.worker.running
+
+    def start(self) -> None:
+        """Launch the settings on screen; the history gives the run its number and a place for its log."""
+        case = self._store.case
+        if self.running or case.model is None or case.binary is None:
+            return
+
+        def on_begun(begun: tuple[int, Path]) -> None:
+            self._go(case, begun[0], str(begun[1]))
+
+        def on_failed(error: KvStudioError) -> None:
+            # Not being able to keep a run is no reason not to make it.
+            self.failed.emit(error)
+            self._go(case, len(case.runs) + 1, None)
+
+        task.run(self._history.begin, case.config, done=on_begun, failed=on_failed, key="begin-run")
+
+    def stop(self) -> None:
+        """Ask the launch to end; its outcome follows."""
+        self.worker.cancel()
+
+    def _go(self, case: Case, number: int, folder: str | None) -> None:
+        assert case.model is not None
+        from dataclasses import replace
+
+        self._number, self._lines, self._budget = number, [], case.budget
+        options = replace(self.options, number=number, log_dir=folder)
+        totals = tuple((d.name, d.total_bytes) for d in case.chosen_devices)
+        self._panel.show_running(number, has_recurrent(case), case.model.name, totals)
+        if self.worker.start(case.config, case.binary, options, case.budget, case.machine):
+            self.running_changed.emit(True)
+
+    def _on_lines(self, lines: tuple[LogLine, ...]) -> None:
+        self._lines.extend(lines)
+        if len(self._lines) > _KEPT_LINES:
+            del self._lines[: len(self._lines) - _KEPT_LINES]
+        self._panel.append_lines(lines)
+
+    def _on_ended(self, run: Run) -> None:
+        lines = tuple(self._lines)
+        case = self._store.case
+        self._store.replace(runs=(*case.runs, run), diagnosis=run.diagnosis, log=lines, log_source=run.log_path or "")
+        self.show_run(run, lines)
+        self.running_changed.emit(False)
+        name = case.model.name if case.model else ""
+        budget = self._budget
+        task.run(
+            lambda: self._history.finish(self._number, run, model_name=name, budget=budget),
+            failed=self.failed.emit,
+            key="keep-run",
+        )
+
+    def show_run(self, run: Run, lines: tuple[LogLine, ...]) -> None:
+        """Show how a run ended, its printed sizes beside what was estimated before it."""
+        case = self._store.case
+        earlier = [r.number for r in case.runs if r.number != run.number]
+        self._panel.show_run(
+            run,
+            lines,
+            comparison_rows(self._budget, run),
+            has_rs=has_recurrent(case),
+            try_first=case.fixes[0].title if case.fixes else "",
+            compare_with=earlier[-1] if earlier else None,
+        )
+
+
+def has_recurrent(case: Case) -> bool:
+    """Whether the model keeps recurrent state."""
+    return case.model is not None and any(layer.is_recurrent for layer in case.model.layers)
+
+
+def history_folder() -> Path:
+    """Where window and terminal keep runs."""
+    chosen = os.environ.get("KVSTUDIO_DATA")
+    if chosen:
+        return Path(chosen) / "history"
+    from platformdirs import user_data_path
+
+    return user_data_path("kvstudio", appauthor=False) / "history"
