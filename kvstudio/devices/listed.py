@@ -14,9 +14,10 @@ _LINE = re.compile(
 _BACKEND = re.compile(r"[A-Za-z_]+")
 #: Chips that share the host's memory, as their drivers name them.
 _INTEGRATED = re.compile(
-    r"Radeon(?:\(TM\)|™)? (?:\d{3}M|Graphics|Vega \d+ Graphics)\b|Intel(?:\(R\))? (?:Iris|UHD|HD Graphics|Graphics)"
+    r"Radeon(?:\(TM\)|™)? (?:\d{3}M|80[456]0S|Graphics|Vega \d+ Graphics)\b"
+    r"|Intel(?:\(R\))? (?:Iris|UHD|HD Graphics|Graphics)"
     r"|Intel\(R\) Arc\(TM\) (?:\d{3}V? |Graphics)|RADV (?:RAVEN|RENOIR|REMBRANDT|PHOENIX|CEZANNE|STRIX|GFX1151|HAWK)"
-    r"|Strix Halo|Adreno|Mali-|Tegra|Orin|Thor|GB10|Radeon 80[456]0S",
+    r"|Strix Halo|Adreno|Mali-|Tegra|Orin|Thor|GB10",
     re.IGNORECASE,
 )
 

@@ -15,12 +15,12 @@ MAX_DEVICES = 16  # Source: GGML_CUDA_MAX_DEVICES and GGML_VK_MAX_DEVICES
 _NUMBERS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
             "single": 1, "dual": 2, "triple": 3, "quad": 4}  # fmt: skip
 _PARTS = re.compile(r"\s*(?:[,;+&\n]|\band\b|\bplus\b)\s*", re.IGNORECASE)
-_COUNT = re.compile(r"(\d{1,3})\s*(?:[x×*]|times\b)\s*(.+)|(.+?)\s*[x×*]\s*(\d{1,3})", re.IGNORECASE)
+_COUNT = re.compile(r"(\d{1,3})\s*(?:[x×*]|times\b)\s*(.+)|(.+?)\s+[x×*]\s*(\d{1,2})", re.IGNORECASE)
 _WORD_COUNT = re.compile(rf"({'|'.join(_NUMBERS)})\s+(.+)", re.IGNORECASE)
 _BARE_COUNT = re.compile(
     r"(\d{1,2})\s+(?=(?:nvidia|geforce|amd|radeon|rtx|gtx|rx|tesla|intel|arc)\b)(.+)", re.IGNORECASE
 )
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(?:i?b)?|gigs?|gigabytes?)\b", re.IGNORECASE)
+_SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)\s*(?:([kmgt])(?:i?b)?|gigs?|gigabytes?)\b", re.IGNORECASE)
 _FILLER = re.compile(r"\b(?:cards?|gpus?|devices?|of|with|vram|memory|ram|each|total)\b", re.IGNORECASE)
 _NAMED = re.compile(r"^\s*[A-Za-z][\w.-]*(?:\[[^\]]*\])?\s*=")
 _BACKENDS = {
