@@ -124,7 +124,7 @@ def _by_log(run: Timeline, where: Where, stage: str | None, facts: RunFacts, nam
         return Ruling(Cause.CONFIG, f"the recurrent state is kept once per slot, and there are {facts.n_seq_max}", seen)
     if names & {"vulkan_device_lost"} and "driver_submission" not in names:
         return Ruling(Cause.UNKNOWN, "a lost device is a driver reset; memory is only one of its reasons")
-    if _says_full(names):
+    if _says_full(names) or run.named("malloc_said"):
         return Ruling(Cause.CAPACITY, "the device had no room left for it")
     return Ruling(Cause.UNKNOWN, "no line says why it was refused")
 

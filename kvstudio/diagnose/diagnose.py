@@ -12,7 +12,7 @@ from kvstudio.diagnose.timeline import Mark, Timeline, last_run
 from kvstudio.diagnose.values import Cause, Diagnosis, Evidence, KeyLine, Outcome
 from kvstudio.runlog.parse import parse
 from kvstudio.runlog.signatures.row import Kind
-from kvstudio.runlog.values import AllocationFailed, LogEvent, LogLine, Note
+from kvstudio.runlog.values import AllocationFailed, BufferPrinted, LogEvent, LogLine, Note
 
 MAX_EVIDENCE = 12
 _END = (Kind.WRAPPER, Kind.CRASH, Kind.KILLED)
@@ -158,13 +158,17 @@ def _candidates(run: Timeline, last_success: int) -> list[Mark]:
     """Lines that can have ended the run: nothing that the run survived."""
     found = []
     for mark in run.of(Kind.REFUSAL, Kind.PLANNER, Kind.FIT):
-        survived = mark.place < last_success
+        survived = mark.place < last_success or (mark.signature.rank <= 3 and _buffers_after(run, mark))
         if mark.signature.name == "ctx_other" and _loaded_after(run, mark):
             continue
         if survived or (mark.kind is Kind.FIT and _loaded_after(run, mark)):
             continue
         found.append(mark)
     return found
+
+
+def _buffers_after(run: Timeline, mark: Mark) -> bool:
+    return mark.kind is Kind.REFUSAL and any(isinstance(e, BufferPrinted) for e in run.events[mark.place :])
 
 
 def _loaded_after(run: Timeline, mark: Mark) -> bool:
@@ -341,7 +345,7 @@ def _nothing(run: Timeline, texts: dict[int, str]) -> Diagnosis:
 def _harmless(run: Timeline, harmless: tuple[Mark, ...], texts: dict[int, str]) -> Diagnosis:
     key = max(harmless, key=lambda m: (m.signature.rank, -m.place))
     n_bytes = key.groups.get("mib")
-    driver = key.signature.name == "pinned_driver"
+    driver = key.signature.cause == "unsupported"
     pinned = key.signature.name.startswith("pinned")
     says = _says(key)
     return Diagnosis(

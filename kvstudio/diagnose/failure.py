@@ -66,7 +66,8 @@ def find(run: Timeline) -> Failure | None:
     successes = [m for m in bounds[number:] if m.kind is Kind.SUCCESS]
     end = groups[-1].end
     fatal = any(m.place > end and m.kind in _ENDING for m in run.marks)
-    resolved = bool(successes) or (_went_on(run, groups) and not fatal)
+    went_on = _progress(run, retried.place) if retried is not None else _went_on(run, groups) and not fatal
+    resolved = bool(successes) or went_on
     open_retry = retried is not None and not resolved and not fatal and not _purpose_after(run, retried)
     first, *others = [g for g in groups if not _tolerated(run, g, groups)] or groups
     return Failure(first, tuple(others), earlier, resolved, open_retry, retried, successes[0] if successes else None)

@@ -10,7 +10,16 @@ from kvstudio.runlog.values import BufferPrinted, CachePrinted, CommandSeen, Mod
 _DRAFT_PATH = re.compile(
     r"(?:^|[/\\_\-. ])(?:draft|mtp|eagle\d?|dflash|dspark|speculat\w+)(?:[/\\_\-. ]|$|er\b|s\b)", re.IGNORECASE
 )
-_RUNTIME = frozenset({"cuda_runtime", "metal_command_memory", "vulkan_device_lost"})
+_RUNTIME = frozenset({"cuda_runtime", "metal_command_memory", "vulkan_device_lost", "metal_2023_nil"})
+#: What ggml called its Metal buffers in 2023.
+_METAL_BUFFERS = {
+    "data": "weights",
+    "kv": "kv",
+    "eval": "compute",
+    "scr0": "compute",
+    "scr1": "compute",
+    "alloc": "compute",
+}
 
 
 def context_stage(run: Timeline, place: int) -> str | None:
@@ -98,13 +107,18 @@ def _creates_context_after(run: Timeline, group: Group) -> bool:
 
 def _from_context(group: Group, context: str | None) -> str | None:
     names = {m.signature.name for m in group.marks}
+    for mark in group.marks:
+        if mark.groups.get("tensor", "").endswith(".weight"):
+            return "weights"
+        if mark.signature.name.startswith("metal_2023") and mark.groups.get("what") in _METAL_BUFFERS:
+            return _METAL_BUFFERS[mark.groups["what"]]
     if names & _RUNTIME and context in (None, "compute", "output"):
         return "decode"
     if names & {"opencl_invalid_size", "opencl_create"} and context is None:
         # CLBlast builds allocate while they copy the weights over; the pool of a running model reuses those buffers.
         return "weights"
-    if names & {"openvino_limit", "openvino_alloc"} and context is None:
-        return "decode"
+    if names & {"openvino_limit", "openvino_alloc"} and context in (None, "kv"):
+        return context or "decode"
     if context == "fit":
         return "fit"
     return context

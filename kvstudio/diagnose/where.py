@@ -63,7 +63,7 @@ def _device(run: Timeline, group: Group) -> str | None:
     if backend == "CPU":
         return "CPU"
     if backend is None:
-        backend = _spoken(group) or _malloc_backend(run)
+        backend = _malloc_backend(run) or _spoken(group)
     if index is not None:
         return f"{backend}{index}" if backend else f"device {index}"
     only = _only_device(run, backend)
@@ -109,7 +109,10 @@ def _names(run: Timeline) -> list[str]:
 def _malloc_backend(run: Timeline) -> str | None:
     """The one CUDA-like backend that the log's device and buffer names show."""
     seen = {b for name in _names(run) if (b := backend_of(name)) in _MALLOC_BACKENDS}
-    seen |= {m.groups["api"] for m in run.named("cuda_runtime") if m.groups.get("api") in _MALLOC_BACKENDS}
+    if not seen:
+        seen = {m.groups["api"] for m in run.named("cuda_runtime") if m.groups.get("api") in _MALLOC_BACKENDS}
+        # Builds of 2023 and 2024 called every runtime CUDA; the failing call itself tells.
+        seen = {"ROCm"} if run.named("hip_call") else seen
     return seen.pop() if len(seen) == 1 else None
 
 

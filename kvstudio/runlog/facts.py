@@ -101,7 +101,8 @@ _AUTO_SLOTS = re.compile(
     r"n_parallel is set to auto, using n_parallel = (?P<slots>\d+)(?: and kv_unified = (?P<unified>\w+))?"
 )
 _BUILD = re.compile(
-    r"(?:^|\s)(?:main: )?(?:build(?:_info)?|version)\s*[:=]?\s*(?:b(?P<b>\d+)-(?P<bc>[0-9a-f]{6,})|(?P<n>\d+) \((?P<c>[0-9a-f]{6,})\))"
+    r"(?:^|\s|\()(?:main: )?(?:build(?:_info)?|version)\s*[:=]?\s*(?:b(?P<b>\d+)-(?P<bc>[0-9a-f]{6,})|b?(?P<n>\d+)(?: \(|, commit )(?P<c>[0-9a-f]{6,}))"
+    r"|vendor\s+: llama\.cpp (?P<lc>[0-9a-f]{6,}) \((?P<ln>\d+)\)"
 )
 _COMMAND = re.compile(
     r"(?P<cmd>(?:[A-Z_][A-Z0-9_]*=\S+ +)*(?:[^\s'\"=|;()]*[/\\])?"
@@ -176,9 +177,9 @@ def _config(line: int, m: re.Match[str], message: str) -> LogEvent:
 
 
 def _build(line: int, m: re.Match[str], message: str) -> LogEvent:
-    number = int(m["b"] or m["n"])
+    number = int(m["b"] or m["n"] or m["ln"])
     # Distributors that build from an archive have no history to count; their number is 0 or 1.
-    return BuildPrinted(line, number if number > 1 else None, m["bc"] or m["c"], m[0].strip())
+    return BuildPrinted(line, number if number > 1 else None, m["bc"] or m["c"] or m["lc"], m[0].strip())
 
 
 def _loading(line: int, m: re.Match[str], message: str) -> LogEvent:
@@ -212,6 +213,7 @@ FACTS: tuple[tuple[str, re.Pattern[str], Builder], ...] = (
     ("llama_model_load_internal", _INFO, _config),
     ("build", _BUILD, _build),
     ("version", _BUILD, _build),
+    ("vendor ", _BUILD, _build),
     ("llama-", _COMMAND, lambda line, m, _: CommandSeen(line, m["cmd"].strip())),
     ("ollama_llama_server", _COMMAND, lambda line, m, _: CommandSeen(line, m["cmd"].strip())),
     ("/main", _COMMAND, lambda line, m, _: CommandSeen(line, m["cmd"].strip())),
@@ -223,7 +225,13 @@ FACTS: tuple[tuple[str, re.Pattern[str], Builder], ...] = (
     ("llama.cpp: loading", _LOADING, _loading),
     ("unable to load model: /", _LOADING, _loading),
 )
-FACT_WORDS: tuple[str, ...] = tuple(dict.fromkeys(word for word, _, _ in FACTS if word not in ("Mi", "MB", "n_")))
+#: Words of lines that state facts; the shortest ones of the table are spelled out here.
+FACT_WORDS: tuple[str, ...] = (
+    *dict.fromkeys(word for word, _, _ in FACTS if len(word) > 4 and word not in ("orking", "print_")),
+    "VRAM used", "mem required", "kv self size", "VRAM kv self", "VRAM scratch", "buffer total", "MaxWorkingSet", "max working set",
+    "llama_context: n_", "llama_new_context_with_model: n_", "llama_init_from_model: n_", "print_info: ", "llm_load_print_meta: ",
+    "llama_model_load_internal: ", 'msg="model weights', 'msg="kv cache', 'msg="compute graph', "n_parallel is set",
+)  # fmt: skip
 
 
 def facts(line: int, message: str) -> list[LogEvent]:

@@ -18,6 +18,7 @@ from kvstudio.runlog.values import (
     Phase,
     PhaseReached,
 )
+from kvstudio.runlog.words import Filter
 
 #: Characters of a message that patterns look at; a longer message is read at both ends.
 MAX_MESSAGE = 4096
@@ -61,16 +62,14 @@ class LogParser:
     def __init__(self) -> None:
         self._devices = DeviceNames()
         self._tables = Tables()
+        self._filter = Filter(WORDS)
 
     def feed(self, lines: Iterable[LogLine]) -> tuple[LogEvent, ...]:
         """Events of these lines, in order."""
         events: list[LogEvent] = []
         for line in lines:
-            message = line.message
-            for word in WORDS:
-                if word in message:
-                    self._read(line.number, message, events)
-                    break
+            if self._filter.passes(line.message.encode("utf-8", "replace")):
+                self._read(line.number, line.message, events)
         return tuple(events)
 
     def _read(self, number: int, message: str, events: list[LogEvent]) -> None:

@@ -131,6 +131,9 @@ def _unpack(text: str) -> tuple[str, str | None, float | None] | None:
     for key in ("log", "MESSAGE", "message", "msg"):
         inner = record.get(key)
         if isinstance(inner, str):
-            function = record.get("function")
-            return (f"{function}: {inner}" if isinstance(function, str) else inner).strip(), level, None
+            function, build = record.get("function"), record.get("build")
+            said = f"{function}: {inner}" if isinstance(function, str) else inner
+            if isinstance(build, int):
+                said = f"build: {build} ({record.get('commit')})"
+            return said.strip(), level, None
     return None

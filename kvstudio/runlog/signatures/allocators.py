@@ -123,9 +123,9 @@ ALLOCATORS: tuple[Signature, ...] = (
     row(
         "metal_2023_limit",
         Kind.ALLOCATOR,
-        ("larger than buffer maximum", "exceeds the maximum buffer", "buffer is nil"),
-        r"ggml_metal_(?:add|get)_buffer: (?:error: )?.*?"
-        r"(?:size (?P<bytes>\d+) is larger than buffer maximum of (?P<limit>\d+)|larger than buffer maximum|buffer is nil)",
+        "larger than buffer maximum",
+        r"ggml_metal_(?:add|get)_buffer: (?:error: )?(?:buffer '(?P<what>[^']*?)\s*' )?.*?"
+        r"(?:size (?P<bytes>\d+) is )?larger than buffer maximum(?: of (?P<limit>\d+))?",
         "one Metal buffer cannot be that large",
         "ggml-metal.m ggml_metal_add_buffer, 2023",
         rank=8,
@@ -133,10 +133,21 @@ ALLOCATORS: tuple[Signature, ...] = (
         cause="backend_limit",
     ),
     row(
+        "metal_2023_nil",
+        Kind.ALLOCATOR,
+        "buffer is nil",
+        r"ggml_metal_get_buffer: (?:error: )?(?:tensor '(?P<tensor>[^']*)' )?buffer is nil",
+        "a tensor has no Metal buffer behind it: one was refused before",
+        "ggml-metal.m ggml_metal_get_buffer, 2023",
+        rank=5,
+        backend="Metal",
+        cause="unknown",
+    ),
+    row(
         "metal_2023_failed",
         Kind.ALLOCATOR,
         ("ggml_metal_add_buffer: failed", "ggml_metal_add_buffer: error: failed"),
-        rf"ggml_metal_add_buffer: (?:error: )?failed to allocate '(?P<what>[^']*)'\s*buffer, size =\s*(?P<mib>{NUM}) Mi?B",
+        rf"ggml_metal_add_buffer: (?:error: )?failed to allocate '(?P<what>[^']*?)\s*' *buffer, size =\s*(?P<mib>{NUM}) Mi?B",
         "Metal refused the {what} buffer of {mib} MiB",
         "ggml-metal.m ggml_metal_add_buffer, 2023",
         rank=8,
@@ -405,6 +416,15 @@ ALLOCATORS: tuple[Signature, ...] = (
         "the buffer of tensors on {buf} is {bytes} bytes",
         "ggml-alloc.c alloc_tensor_range; ggml-backend.cpp",
         rank=5,
+    ),
+    row(
+        "buffer_tensor_init",
+        Kind.BUFFER,
+        "failed to initialize tensor",
+        r"failed to initialize tensor (?P<tensor>\S+)",
+        "tensor {tensor} could not be set up in its buffer",
+        "ggml-alloc.c alloc_tensor_range",
+        rank=4,
     ),
     row(
         "buffer_plain",

@@ -67,10 +67,12 @@ ENDS: tuple[Signature, ...] = (
 )  # fmt: skip
 
 HARMLESS: tuple[Signature, ...] = (
-    row("pinned_driver", Kind.HARMLESS, "of pinned memory:",
-        rf"failed to allocate\s+(?P<mib>{NUM}) Mi?B of pinned memory: "
-        r"(?P<why>.*(?:driver|no CUDA-capable|no ROCm-capable|initialization error|insufficient|no kernel image).*)",
-        "pinned memory was refused because the GPU cannot be used at all: {why}", "ggml-cuda.cu ggml_cuda_host_malloc", rank=5,
+    row("gpu_unusable", Kind.HARMLESS, ("failed to initialize CUDA", "failed to initialize ROCm", "failed to initialize MUSA"),
+        r"ggml_\w+: failed to initialize (?:CUDA|ROCm|MUSA): (?P<why>.*)",
+        "the GPU cannot be used at all, the model goes to the CPU: {why}", "ggml-cuda.cu ggml_cuda_init", rank=5, cause="unsupported"),
+    row("pinned_driver", Kind.HARMLESS, "of pinned memory: ",
+        rf"failed to (?:allocate|register)\s+(?P<mib>{NUM}) Mi?B of pinned memory: (?P<why>(?!.*memory)\S.*)",
+        "pinned memory was refused, and not for want of memory: {why}", "ggml-cuda.cu ggml_cuda_host_malloc", rank=5,
         backend="CUDA", cause="unsupported"),
     row("pinned", Kind.HARMLESS, "pinned memory",
         rf"failed to (?:allocate|register)\s+(?P<mib>{NUM}) Mi?B of pinned memory(?:: (?P<why>.*))?"

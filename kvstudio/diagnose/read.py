@@ -1,0 +1,206 @@
+"""A log file, or its bytes, to a bounded set of lines, its events and its diagnosis."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvstudio.budget.values import Budget
+from kvstudio.diagnose.diagnose import diagnose
+from kvstudio.diagnose.values import Diagnosis
+from kvstudio.runlog.lines import MAX_LINE, LineReader, make_line
+from kvstudio.runlog.parse import WORDS, LogParser
+from kvstudio.runlog.values import LogEvent, LogLine
+from kvstudio.runlog.words import Filter
+
+CHUNK = 1 << 20
+#: Files up to this size are read whole: every line is kept.
+SMALL = 4 << 20
+#: Lines kept of a large file: its first, its last, and those around the key line.
+HEAD, TAIL, AROUND = 2000, 2000, 400
+#: Lines alike but for digits are read this often; of more only the last is.
+SAME = 400
+MAX_SHAPES, MAX_KEPT = 50_000, 60_000
+#: Count of a shape that no word is in.
+DULL = -1
+#: A line longer than MAX_LINE is read in windows.
+WINDOW, MAX_WINDOWS, MAX_BLOCK = 4096, 64, 4 << 20
+_DIGITS = b"0123456789"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """A log as read. `lines` are all of it, or head, tail, event lines and the key line's surroundings when `cut`."""
+
+    lines: tuple[LogLine, ...]
+    events: tuple[LogEvent, ...]
+    diagnosis: Diagnosis
+    n_lines: int
+    n_bytes: int
+    cut: bool
+
+
+def read_log(source: str | Path | bytes, budget: Budget | None = None) -> ReadLog:
+    """Read and diagnose a log in bounded memory.
+
+    Raises: OSError when the file cannot be read.
+    """
+    size = len(source) if isinstance(source, bytes) else Path(source).stat().st_size
+    if size <= SMALL or _is_wide(source):
+        return _whole(source, size, budget)
+    return _scanned(source, size, budget)
+
+
+def _chunks(source: str | Path | bytes) -> Iterator[bytes]:
+    if isinstance(source, bytes):
+        for start in range(0, len(source), CHUNK):
+            yield source[start : start + CHUNK]
+        return
+    with open(source, "rb") as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+
+def _is_wide(source: str | Path | bytes) -> bool:
+    """UTF-16, as a Windows shell writes it: words cannot be searched for in its bytes."""
+    first = next(_chunks(source), b"")[:2]
+    return first in (b"\xff\xfe", b"\xfe\xff")
+
+
+def _whole(source: str | Path | bytes, size: int, budget: Budget | None) -> ReadLog:
+    reader, parser = LineReader(), LogParser()
+    kept: list[LogLine] = []
+    events: list[LogEvent] = []
+    tail: list[LogLine] = []
+    for lines in (*map(reader.feed, _chunks(source)), reader.close()):
+        events.extend(parser.feed(lines))
+        room = HEAD * 20 - len(kept)
+        kept.extend(lines[:room])
+        tail = (tail + list(lines[max(0, room) :]))[-TAIL:]
+    lines_kept = (*kept, *tail)
+    return ReadLog(
+        lines_kept,
+        tuple(events),
+        diagnose(lines_kept, events, budget),
+        reader.n_lines,
+        size,
+        len(lines_kept) < reader.n_lines,
+    )
+
+
+class _Scanner:
+    """Reads the lines of a large log that can matter, and remembers the last of those that repeat without end."""
+
+    def __init__(self) -> None:
+        self.kept: dict[int, LogLine] = {}
+        self.events: list[LogEvent] = []
+        self.number = 0
+        self._parser = LogParser()
+        self._filter = Filter(WORDS)
+        self._count: dict[bytes, int] = {}
+        self._latest: dict[bytes, tuple[int, bytes]] = {}
+        self._open = False
+
+    def scan(self, data: bytes, *, ends: bool) -> None:
+        """Read a block of whole lines; without `ends` its last line goes on in the next block."""
+        if b"\0" in data:
+            data = data.replace(b"\0", b"")
+        raws = data.split(b"\n")
+        shapes = data.translate(None, _DIGITS).split(b"\n")
+        if ends:
+            raws.pop()
+        first = self.number if self._open else self.number + 1
+        counts, latest = self._count.get, self._latest
+        for number, (raw, shape) in enumerate(zip(raws, shapes), first):
+            count = counts(shape)
+            if count is None or number <= HEAD:
+                self._new(number, raw, shape)
+            elif count > SAME:
+                latest[shape] = (number, raw)
+            elif count >= 0:
+                self._count[shape] = count + 1
+                self._read(number, raw)
+        self.number = first + len(raws) - 1
+        self._open = not ends
+
+    def close(self) -> None:
+        """Read the last of the lines that were passed over because they repeat."""
+        for number, raw in sorted(self._latest.values()):
+            self._read(number, raw)
+        self.events.sort(key=lambda event: event.line)
+
+    def _new(self, number: int, raw: bytes, shape: bytes) -> None:
+        """A line unlike those before it, or one of the first: read it, and note whether its like matter."""
+        if len(raw) > MAX_LINE:
+            self._long(number, raw)
+            return
+        matters = self._filter.passes(raw, shape)
+        if len(self._count) < MAX_SHAPES or shape in self._count:
+            self._count[shape] = self._count.get(shape, 0) + 1 if matters else DULL
+        if matters or number <= HEAD:
+            self._read(number, raw)
+
+    def _read(self, number: int, raw: bytes) -> None:
+        line = make_line(number, raw.decode("utf-8", "replace"))
+        events = self._parser.feed((line,))
+        if events or number <= HEAD:
+            self.events.extend(events)
+            if len(self.kept) < MAX_KEPT:
+                self.kept.setdefault(number, line)
+
+    def _long(self, number: int, raw: bytes) -> None:
+        """Windows of a line too long to keep: its start, and where a word stands."""
+        starts = {0}
+        for match in self._filter.find(raw):
+            starts.add(max(0, match - WINDOW // 2))
+            if len(starts) > MAX_WINDOWS:
+                break
+        last = -WINDOW
+        for start in sorted(starts):
+            if start >= last + WINDOW:
+                last = start
+                self._read(number, raw[start : start + WINDOW])
+
+
+def _scanned(source: str | Path | bytes, size: int, budget: Budget | None) -> ReadLog:
+    scanner = _Scanner()
+    carry = b""
+    for chunk in _chunks(source):
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            scanner.scan(carry + chunk[:end], ends=True)
+            carry = chunk[end:]
+        else:
+            carry += chunk
+            if len(carry) > MAX_BLOCK:
+                scanner.scan(carry, ends=False)
+                carry = b""
+    if carry:
+        scanner.scan(carry, ends=False)
+    scanner.close()
+    kept = scanner.kept
+    diagnosis = diagnose(tuple(kept.values()), scanner.events, budget)
+    wanted = [range(max(1, scanner.number - TAIL), scanner.number + 1)]
+    if diagnosis.key_line is not None:
+        key = diagnosis.key_line.number
+        wanted.append(range(max(1, key - AROUND), key + AROUND))
+    _fetch(source, wanted, kept)
+    lines = tuple(kept[n] for n in sorted(kept))
+    return ReadLog(lines, tuple(scanner.events), diagnosis, scanner.number, size, len(lines) < scanner.number)
+
+
+def _fetch(source: str | Path | bytes, wanted: list[range], kept: dict[int, LogLine]) -> None:
+    """Read some stretches of lines in a second pass that only counts the rest."""
+    number = 1
+    carry = b""
+    for chunk in _chunks(source):
+        lines_in = chunk.count(b"\n")
+        if any(number <= stretch.stop and stretch.start <= number + lines_in for stretch in wanted):
+            first, *rest = chunk.split(b"\n")
+            for n, raw in enumerate((carry + first, *rest)):
+                if any(number + n in stretch for stretch in wanted) and (n < lines_in or raw):
+                    kept.setdefault(
+                        number + n, make_line(number + n, raw[: 4 * MAX_LINE].decode("utf-8", "replace")[:MAX_LINE])
+                    )
+        carry = (b"" if lines_in else carry) + chunk[chunk.rfind(b"\n") + 1 :][:MAX_LINE]
+        carry = carry[: 4 * MAX_LINE]
+        number += lines_in

@@ -1,0 +1,64 @@
+"""One quick look that tells whether a line can matter at all."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+#: Letters by how often logs have them; a word is searched for from its rarest letter on, so that most of a line is skipped.
+_COMMON_FIRST = " etaosrin|=0123456789.,:lhdcmpu_gfy-bkwvI"
+_PIECE = 10
+_DIGITS = b"0123456789"
+_MAX_SHAPES = 20_000
+
+
+def _piece(word: str) -> str:
+    """A part of the word that starts where letters are rare."""
+
+    def rarity(place: int) -> int:
+        at = _COMMON_FIRST.find(word[place])
+        return at if at >= 0 else len(_COMMON_FIRST)
+
+    start = max(range(max(1, len(word) - 4)), key=lambda place: (rarity(place), -place))
+    return word[start : start + _PIECE]
+
+
+def _tree(words: Iterable[str]) -> str:
+    """Words as a pattern that shares beginnings: many words cost little more than a few."""
+    root: dict[str, dict] = {}  # type: ignore[type-arg]
+    for word in words:
+        node = root
+        for letter in word:
+            node = node.setdefault(letter, {})
+        node[""] = {}
+    return _branch(root)
+
+
+def _branch(node: dict[str, dict]) -> str:  # type: ignore[type-arg]
+    if "" in node:
+        return ""
+    parts = [re.escape(letter) + _branch(below) for letter, below in sorted(node.items())]
+    return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
+
+
+class Filter:
+    """Passes lines that contain one of the words, and may pass others; lines alike but for digits are asked once."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self._pattern = re.compile(_tree(sorted({_piece(word) for word in words})).encode())
+        self._search = self._pattern.search
+        self._dull: set[bytes] = set()
+
+    def passes(self, line: bytes, shape: bytes | None = None) -> bool:
+        """Whether the line needs a closer look. `shape` is the line without digits, where the caller has it already."""
+        shape = line.translate(None, _DIGITS) if shape is None else shape
+        if shape in self._dull:
+            return False
+        if self._search(line):
+            return True
+        if len(self._dull) >= _MAX_SHAPES:
+            self._dull.clear()
+        self._dull.add(shape)
+        return False
+
+    def find(self, line: bytes) -> Iterator[int]:
+        """Where in a line words may stand."""
+        return (match.start() for match in self._pattern.finditer(line))
