@@ -135,7 +135,8 @@ def measured(budget: Budget, run: Run) -> Budget:
 def with_dry_run(budget: Budget, result: OracleResult) -> Budget:
     """The budget with what llama.cpp's dry run measured on devices.
 
-    Its figures are whole MiB, so sizes that agree stay as they are. A difference goes to the largest buffer of its kind on that device.
+    Its figures are whole MiB, so sizes that agree stay as they are. A difference goes to the largest buffer of its
+    kind on that device.
     """
     told = {(row.device, row.kind): row for row in result.rows if row.measured is not None}
     names = {d.name for d in budget.devices}

@@ -1,15 +1,16 @@
 """Test launches of the window: one worker, its panel, the kept history and the store, tied together."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
 from kvstudio.budget.values import Budget
-from kvstudio.case.history import History
 from kvstudio.case.values import Case
 from kvstudio.errors import KvStudioError
+from kvstudio.launch.config import LaunchConfig
 from kvstudio.runlog.values import LogLine
 from kvstudio.ui.panels.run_panel import RunPanel
 from kvstudio.ui.panels.run_values import comparison_rows
@@ -30,10 +31,15 @@ class Launching(QObject):
     failed = Signal(object)
 
     def __init__(
-        self, store: Store, panel: RunPanel, history: History, worker: LaunchWorker | None = None, parent: Any = None
+        self,
+        store: Store,
+        panel: RunPanel,
+        history_folder: Path,
+        worker: LaunchWorker | None = None,
+        parent: Any = None,
     ) -> None:
         super().__init__(parent)
-        self._store, self._panel, self._history = store, panel, history
+        self._store, self._panel, self._folder = store, panel, history_folder
         self.worker = worker or LaunchWorker(self)
         self.options = LaunchOptions()
         self._number = 0
@@ -62,7 +68,7 @@ class Launching(QObject):
             self.failed.emit(error)
             self._go(case, len(case.runs) + 1, None)
 
-        task.run(self._history.begin, case.config, done=on_begun, failed=on_failed, key="begin-run")
+        task.run(_begin, self._folder, case.config, done=on_begun, failed=on_failed, key="begin-run")
 
     def stop(self) -> None:
         """Ask the launch to end; its outcome follows."""
@@ -70,8 +76,6 @@ class Launching(QObject):
 
     def _go(self, case: Case, number: int, folder: str | None) -> None:
         assert case.model is not None
-        from dataclasses import replace
-
         self._number, self._lines, self._budget = number, [], case.budget
         options = replace(self.options, number=number, log_dir=folder)
         totals = tuple((d.name, d.total_bytes) for d in case.chosen_devices)
@@ -92,12 +96,7 @@ class Launching(QObject):
         self.show_run(run, lines)
         self.running_changed.emit(False)
         name = case.model.name if case.model else ""
-        budget = self._budget
-        task.run(
-            lambda: self._history.finish(self._number, run, model_name=name, budget=budget),
-            failed=self.failed.emit,
-            key="keep-run",
-        )
+        task.run(_keep, self._folder, self._number, run, name, self._budget, failed=self.failed.emit, key="keep-run")
 
     def show_run(self, run: Run, lines: tuple[LogLine, ...]) -> None:
         """Show how a run ended, its printed sizes beside what was estimated before it."""
@@ -111,6 +110,19 @@ class Launching(QObject):
             try_first=case.fixes[0].title if case.fixes else "",
             compare_with=earlier[-1] if earlier else None,
         )
+
+
+def _begin(folder: Path, config: LaunchConfig) -> tuple[int, Path]:
+    # The history asks psutil about processes, which nothing before the first launch needs.
+    from kvstudio.case.history import History
+
+    return History(folder).begin(config)
+
+
+def _keep(folder: Path, number: int, run: Run, name: str, budget: Budget | None) -> None:
+    from kvstudio.case.history import History
+
+    History(folder).finish(number, run, model_name=name, budget=budget)
 
 
 def has_recurrent(case: Case) -> bool:

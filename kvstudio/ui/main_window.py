@@ -37,7 +37,6 @@ from kvstudio.advise.verdict import verdict
 from kvstudio.budget.values import Provenance
 from kvstudio.case import evolve as evolving
 from kvstudio.case import opening
-from kvstudio.case.history import History
 from kvstudio.case.values import Case, Checked
 from kvstudio.devices.values import Device
 from kvstudio.errors import KvStudioError
@@ -84,7 +83,8 @@ class MainWindow(QMainWindow):
         self.setAcceptDrops(True)
         self.setMinimumSize(*_LEAST_SIZE)
         self._build()
-        self.launching = Launching(self.store, self.run_panel, History(history_folder()), parent=self)
+        self._context = task.Latest(evolving.context_view, self.chart.show_context, self.banner.show_error)
+        self.launching = Launching(self.store, self.run_panel, history_folder(), parent=self)
         self._wire()
         menus.build(self)
         self._restore()
@@ -195,7 +195,7 @@ class MainWindow(QMainWindow):
         self.devices_panel.what_if_added.connect(store.add_what_if)
         self.devices_panel.what_if_removed.connect(store.remove_what_if)
         self.settings.edited.connect(store.edit)
-        self.settings.dragged.connect(lambda changes: store.edit(changes, live=True))
+        self.settings.dragged.connect(store.drag)
         self.settings.drag_ended.connect(store.end_live)
         self.settings.env_edited.connect(lambda env: store.edit({"env": env}))
         self.settings.reset_requested.connect(store.reset_settings)

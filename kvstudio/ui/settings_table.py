@@ -37,7 +37,7 @@ class Setting:
     minimum: int | None = None
 
 
-_SLOTS = tuple(range(1, 17)) + (20, 24, 32, 48, 64, 96, 128, 256)
+_SLOTS = (*range(1, 17), 20, 24, 32, 48, 64, 96, 128, 256)
 _ON_OFF_AUTO = ("on", "off", "auto")
 
 MAIN = (

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from kvstudio.work import task
 _OF_ONE_MODEL = ("mmproj", "lora", "control_vector", "model_draft", "override_tensor")
 _FIX_DELAY_MS = 60
 _UNDO_DEPTH = 200
+_VISIBLE_BYTES = 32 * 1024**2
 
 
 class Store(QObject):
@@ -46,6 +48,11 @@ class Store(QObject):
         self._after: list[Case] = []
         self._merge_tag: str | None = None
         self._fixes_for: LaunchConfig | None = None
+        self._fixes = task.Latest(_fixes_of, self._on_fixes, self.failed.emit)
+        self._live: dict[str, Any] = {}
+        self._live_timer = QTimer(self)
+        self._live_timer.setSingleShot(True)
+        self._live_timer.timeout.connect(self._on_live)
         self._fix_timer = QTimer(self)
         self._fix_timer.setSingleShot(True)
         self._fix_timer.setInterval(_FIX_DELAY_MS)
@@ -226,20 +233,36 @@ class Store(QObject):
 
     # Editing -----------------------------------------------------------------------------------------------------
 
-    def edit(self, changes: dict[str, Any], live: bool = False) -> None:
-        """Replace settings; `live` is a drag: repaint now, one undo step for the whole of it."""
+    def edit(self, changes: dict[str, Any]) -> None:
+        """Replace settings by field name."""
+        self._flush_live()
+        self._merge_tag = None
         config = self._case.config.evolve(**changes)
-        if config == self._case.config:
-            if not live:
-                self._merge_tag = None
-            return
-        tag = ",".join(changes) if live else None
-        self._replace(undo=True, tag=tag, config=config)
-        if not live:
-            self._merge_tag = None
+        if config != self._case.config:
+            self._replace(undo=True, config=config)
+
+    def drag(self, changes: dict[str, Any]) -> None:
+        """Replace settings while the mouse is down; the whole drag is one undo step.
+
+        Of values that come faster than they are shown only the last counts.
+        """
+        self._live |= changes
+        self._live_timer.start(0)
+
+    def _on_live(self) -> None:
+        changes, self._live = self._live, {}
+        config = self._case.config.evolve(**changes)
+        if config != self._case.config:
+            self._replace(undo=True, tag=f"drag {','.join(changes)}", config=config)
+
+    def _flush_live(self) -> None:
+        if self._live:
+            self._live_timer.stop()
+            self._on_live()
 
     def end_live(self) -> None:
         """A drag is over: the next one is an undo step of its own."""
+        self._flush_live()
         self._merge_tag = None
 
     def set_config(self, config: LaunchConfig) -> None:
@@ -309,7 +332,7 @@ class Store(QObject):
     def set_machine(self, machine: Machine) -> None:
         """New figures of the devices; the user's ticks stay, new devices are ticked as llama.cpp would use them."""
         old = self._case
-        if machine == old.machine:
+        if old.machine is not None and _much_the_same(old.machine, machine):
             return
         before = {d.name for d in old.machine.devices} if old.machine else set()
         names = {d.name for d in machine.devices} | {d.name for d in old.what_if}
@@ -391,23 +414,27 @@ class Store(QObject):
     # Fixes come a moment later ------------------------------------------------------------------------------------
 
     def _start_fixes(self) -> None:
-        case = self._case
-        if case.budget is None:
+        if self._case.budget is not None:
+            self._fixes.ask(self._case)
+
+    def _on_fixes(self, found: tuple[Case, Any]) -> None:
+        asked, fixes = found
+        if self._case.config != asked.config or self._case.model is not asked.model:
             return
+        self._fixes_for = asked.config
+        if fixes != self._case.fixes:
+            self._show(self._case.replace(fixes=fixes))
 
-        def on_done(fixes: Any) -> None:
-            self._fixes_for = case.config
-            if self._case.budget is case.budget and fixes != self._case.fixes:
-                self._show(self._case.replace(fixes=fixes))
 
-        task.run(evolving.fixes_of, case, done=on_done, failed=self.failed.emit, key="fixes")
+def _fixes_of(case: Case) -> tuple[Case, Any]:
+    return case, evolving.fixes_of(case)
 
 
 _FIELDS = tuple(LaunchConfig.__dataclass_fields__.keys() - {"program", "model_path", "env", "layout", "build"})
 
 
 def default_devices(machine: Machine) -> tuple[str, ...]:
-    """The devices llama.cpp uses when none are named: all but integrated ones, those only when there is nothing else."""
+    """What llama.cpp uses when no device is named: all but integrated ones, and those when there is nothing else."""
     discrete = tuple(d.name for d in machine.devices if not d.integrated)
     return discrete or tuple(d.name for d in machine.devices)
 
@@ -438,6 +465,19 @@ def _same_devices(one: Machine, other: Machine | None) -> bool:
     return other is not None and shape(one) == shape(other)
 
 
+def _much_the_same(one: Machine, other: Machine) -> bool:
+    """Whether nothing changed that anybody could see: a few MiB of free memory always come and go."""
+
+    def still(a: Device, b: Device) -> bool:
+        if a.free_bytes is None or b.free_bytes is None:
+            return a == b
+        moved = abs(a.free_bytes - b.free_bytes) >= _VISIBLE_BYTES
+        return not moved and replace(a, free_bytes=b.free_bytes, processes=b.processes) == b
+
+    devices = (*one.devices, one.host), (*other.devices, other.host)
+    return len(devices[0]) == len(devices[1]) and all(map(still, *devices))
+
+
 def _without_doubles(devices: tuple[Device, ...]) -> tuple[Device, ...]:
     return tuple({d.name: d for d in devices}.values())
 
@@ -455,8 +495,6 @@ def _alike(live: Device | None, printed: DevicePrinted) -> bool:
 
 def _renamed(device: Device, taken: set[str]) -> Device:
     """The device under a name that is free (`CUDA0` becomes `CUDA2` beside two others)."""
-    from dataclasses import replace
-
     name, number = device.name, 0
     stem = device.name.rstrip("0123456789") or device.name
     while name in taken:

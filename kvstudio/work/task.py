@@ -107,6 +107,48 @@ def forget(key: str) -> None:
     _the_desk().newest.pop(key, None)
 
 
+class Latest:
+    """One function, one job at a time: what is asked while it runs waits, and only the newest of it is run.
+
+    For work that takes longer than the values it depends on stay the same.
+    """
+
+    def __init__(self, fn: Callable[..., Any], done: Done, failed: Failed | None = None) -> None:
+        self._fn, self._done, self._failed = fn, done, failed
+        self._busy = False
+        self._next: tuple[Any, ...] | None = None
+        self._wanted = True
+
+    def ask(self, *values: Any) -> None:
+        """Work out `fn(*values)`; results that were overtaken are not delivered."""
+        self._wanted = True
+        if self._busy:
+            self._next = values
+            return
+        self._busy = True
+        run(self._fn, *values, done=self._on_done, failed=self._on_failed)
+
+    def drop(self) -> None:
+        """Nobody wants what is under way any more."""
+        self._wanted, self._next = False, None
+
+    def _on_done(self, result: Any) -> None:
+        if not self._go_on() and self._wanted:
+            self._done(result)
+
+    def _on_failed(self, error: KvStudioError) -> None:
+        if not self._go_on() and self._wanted and self._failed is not None:
+            self._failed(error)
+
+    def _go_on(self) -> bool:
+        self._busy = False
+        values, self._next = self._next, None
+        if values is None:
+            return False
+        self.ask(*values)
+        return True
+
+
 def pending() -> int:
     """Jobs whose results have not arrived yet."""
     return _desk.pending if _desk is not None else 0

@@ -160,7 +160,8 @@ class _DropTarget(QWidget):
         title = Label(tr("Drop a model, a log or a command line"), Step.PAGE, Weight.Medium)
         what = Label(
             tr(
-                "A GGUF or any shard of it, an mmproj, a folder, a saved case, a log from llama.cpp, Ollama, LM Studio or koboldcpp."
+                "A GGUF or any shard of it, an mmproj, a folder, a saved case, "
+                "a log from llama.cpp, Ollama, LM Studio or koboldcpp."
             ),
             role="muted",
             wrap=True,
