@@ -8,6 +8,7 @@ from kvstudio.advise.situation import Situation
 from kvstudio.advise.values import Fix
 from kvstudio.budget.values import Budget, BufferKind
 from kvstudio.launch.config import LaunchConfig
+from kvstudio.model.values import ModelInfo
 from kvstudio.units import format_bytes
 
 #: Contexts are padded to this many cells (llama.cpp `llama_context`, b11434), so smaller steps change nothing.
@@ -136,14 +137,14 @@ def _cheaper_types(current: str) -> tuple[str, ...]:
     return CACHE_LADDER[at + 1 :]
 
 
-def same_cache_types(s: Situation) -> bool:
-    """Whether this model refuses different K and V types (latent attention keeps only K)."""
-    return bool(s.model.hparams.get("is_mla")) or s.model.architecture == "deepseek4"
+def same_cache_types(model: ModelInfo) -> bool:
+    """Whether a model refuses different K and V types (latent attention keeps only K)."""
+    return bool(model.hparams.get("is_mla")) or model.architecture == "deepseek4"
 
 
 def cache_type(s: Situation, side: str) -> Fix | None:
     """The most precise smaller type for K or V alone that fits."""
-    if same_cache_types(s) or (side == "v" and s.budget.config.flash_attn_on is False):
+    if same_cache_types(s.model) or (side == "v" and s.budget.config.flash_attn_on is False):
         return None
     field = f"cache_type_{side}"
     current = s.budget.config.cache_type_k if side == "k" else s.budget.config.cache_type_v
@@ -171,10 +172,10 @@ def cache_types(s: Situation) -> Fix | None:
     for name in _cheaper_types(effective.cache_type_k):
         config, budget = s.try_change(cache_type_k=name, cache_type_v=name)
         if s.fits(budget):
-            before = (effective.cache_type_k, effective.cache_type_v)
             why = f"The KV cache takes less as {name} than as {effective.cache_type_k}."
             title, room = f"K and V type {name}", s.room_bytes(budget)
-            return Fix("cache_type", before, (name, name), title, why, _PRECISION[name], config, budget, room)
+            before, cost = effective.cache_type_k, _PRECISION[name]
+            return Fix("cache_type", before, name, title, why, cost, config, budget, room)
     return None
 
 
@@ -301,10 +302,25 @@ def caps_exceeded(budget: Budget) -> str | None:
     )
 
 
-def changed_fields(before: LaunchConfig, after: LaunchConfig) -> tuple[str, ...]:
-    """Names of the settings that differ."""
+def changed_fields(before: LaunchConfig, after: LaunchConfig, *, paired_types: bool = False) -> tuple[str, ...]:
+    """Names of the settings that differ; with `paired_types` K and V types are the one variable `cache_type`."""
     old, new = before.typed(), after.typed()
-    return tuple(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))
+    names = {name for name in {*old, *new} if old.get(name) != new.get(name)}
+    if paired_types and names & {"cache_type_k", "cache_type_v"}:
+        names = names - {"cache_type_k", "cache_type_v"} | {"cache_type"}
+    return tuple(sorted(names))
+
+
+def value_of(config: LaunchConfig, variable: str) -> Any:
+    """What a variable is set to; for `cache_type` the K type stands for both."""
+    return getattr(config, "cache_type_k" if variable == "cache_type" else variable)
+
+
+def with_value(config: LaunchConfig, variable: str, value: Any) -> LaunchConfig:
+    """The settings with one variable replaced."""
+    if variable == "cache_type":
+        return config.evolve(cache_type_k=value, cache_type_v=value)
+    return config.evolve(**{variable: value})
 
 
 def all_fixes(s: Situation, variables: Sequence[str]) -> tuple[Fix, ...]:

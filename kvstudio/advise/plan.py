@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from kvstudio.advise.fixes import FIXES, changed_fields, useless
+from kvstudio.advise.fixes import FIXES, changed_fields, same_cache_types, useless, value_of, with_value
 from kvstudio.advise.plan_values import Attempt, RootCause, Trial, TrialKind, Verdict
 from kvstudio.advise.rank import order
 from kvstudio.advise.situation import KIND_OF_STAGE, Situation, failing_of
@@ -289,7 +289,7 @@ def _candidates(plan: Plan, base: Attempt) -> tuple[Fix, ...]:
         return named
     found = tuple(
         fix
-        for name in order(situation.failing, single_types=True)
+        for name in order(situation.failing, single_types=not same_cache_types(plan.world.model))
         if useless(name, situation.failing, situation) is None and (fix := FIXES[name](situation)) is not None
     )
     single = tuple(
@@ -380,13 +380,18 @@ def _one_more_fits(situation: Situation, fix: Fix) -> bool:
     after = replace(situation, config=fix.config, budget=fix.budget, failing=kind, culprit=culprit)
     return any(
         FIXES[name](after) is not None
-        for name in order(kind, single_types=True)
+        for name in order(kind, single_types=not same_cache_types(situation.model))
         if name != fix.variable and useless(name, kind, after) is None
     )
 
 
+def changed(plan: Plan, before: LaunchConfig, after: LaunchConfig) -> tuple[str, ...]:
+    """Variables that differ; K and V types are one where the model refuses two."""
+    return changed_fields(before, after, paired_types=same_cache_types(plan.world.model))
+
+
 def _differs_from_wanted(plan: Plan, config: LaunchConfig) -> tuple[str, ...]:
-    return changed_fields(plan.wanted, config)
+    return changed(plan, plan.wanted, config)
 
 
 def _best_working(plan: Plan) -> int | None:
@@ -415,16 +420,16 @@ def _distance(plan: Plan, config: LaunchConfig) -> tuple[int, float]:
 def _put_back(plan: Plan, best: int) -> Trial | None:
     """Revert one of several changes; what still works without it was not needed."""
     config = plan.attempts[best].trial.config
-    changed = _differs_from_wanted(plan, config)
-    if len(changed) < 2:
+    differing = _differs_from_wanted(plan, config)
+    if len(differing) < 2:
         return None
-    for variable in changed:
-        wanted = getattr(plan.wanted, variable)
-        reverted = config.evolve(**{variable: wanted})
+    for variable in differing:
+        wanted = value_of(plan.wanted, variable)
+        reverted = with_value(config, variable, wanted)
         if _tried(plan, reverted) or f"{TrialKind.PUT_BACK}:{variable}" in plan.skipped:
             continue
         why = "Put back, to see whether this change was needed at all."
-        now, title = getattr(config, variable), f"Put back {variable}"
+        now, title = value_of(config, variable), f"Put back {variable}"
         predicted = plan.world.estimate(reverted)
         return Trial(TrialKind.PUT_BACK, reverted, best, variable, now, wanted, title, why, "", predicted)
     return None
@@ -433,10 +438,10 @@ def _put_back(plan: Plan, best: int) -> Trial | None:
 def _edge(plan: Plan, best: int) -> Trial | None:
     """A value between the largest that worked and the smallest that failed, for a variable that is a size."""
     config = plan.attempts[best].trial.config
-    changed = _differs_from_wanted(plan, config)
-    if len(changed) != 1 or changed[0] not in ("n_ctx", "n_parallel", "n_gpu_layers"):
+    differing = _differs_from_wanted(plan, config)
+    if len(differing) != 1 or differing[0] not in ("n_ctx", "n_parallel", "n_gpu_layers"):
         return None
-    variable = changed[0]
+    variable = differing[0]
     if (
         sum(a.trial.kind is TrialKind.EDGE for a in plan.attempts) >= EDGE_LAUNCHES
         or f"{TrialKind.EDGE}:{variable}" in plan.skipped
@@ -445,7 +450,7 @@ def _edge(plan: Plan, best: int) -> Trial | None:
     good = _size(plan, config, variable)
     bad = min(
         (_size(plan, a.trial.config, variable) for a in plan.attempts
-         if not a.worked and set(changed_fields(config, a.trial.config)) <= {variable}),
+         if not a.worked and set(changed(plan, config, a.trial.config)) <= {variable}),
         default=None,
     )  # fmt: skip
     step = (
@@ -480,6 +485,7 @@ def _size(plan: Plan, config: LaunchConfig, variable: str) -> int:
 _CAPTIONS = {
     "n_ctx": "the context",
     "n_parallel": "the number of slots",
+    "cache_type": "the K and V type",
     "cache_type_k": "the K type",
     "cache_type_v": "the V type",
     "n_gpu_layers": "the number of GPU layers",
@@ -505,16 +511,16 @@ def root_cause(plan: Plan) -> RootCause | None:
         for j, worked in enumerate(plan.attempts):
             if failed.worked or not worked.worked:
                 continue
-            changed = changed_fields(failed.trial.config, worked.trial.config)
-            if len(changed) == 1:
+            names = changed(plan, failed.trial.config, worked.trial.config)
+            if len(names) == 1:
                 own = worked.trial.kind is TrialKind.SMALLEST
                 far = len(_differs_from_wanted(plan, failed.trial.config))
-                pairs.append(((far, own, -j, i), changed[0], i, j))
+                pairs.append(((far, own, -j, i), names[0], i, j))
     if not pairs:
         return None
     _, variable, i, j = min(pairs)
     failed, worked = plan.attempts[i], plan.attempts[j]
-    old, new = getattr(failed.trial.config, variable), getattr(worked.trial.config, variable)
+    old, new = value_of(failed.trial.config, variable), value_of(worked.trial.config, variable)
     where = f": {failed.diagnosis.title}" if failed.diagnosis else ""
     says = (
         f"It was {_CAPTIONS.get(variable, variable)}. With {_value(variable, old)} the launch fails{where}; "
@@ -534,7 +540,7 @@ def _value(variable: str, value: Any) -> str:
 def needed(plan: Plan, best: int) -> tuple[str, ...]:
     """Changes of a working run without which, and with nothing else different, a run failed."""
     config = plan.attempts[best].trial.config
-    pairs = (changed_fields(a.trial.config, config) for a in plan.attempts if not a.worked)
+    pairs = (changed(plan, a.trial.config, config) for a in plan.attempts if not a.worked)
     single = {pair[0] for pair in pairs if len(pair) == 1}
     return tuple(name for name in _differs_from_wanted(plan, config) if name in single)
 
@@ -542,11 +548,11 @@ def needed(plan: Plan, best: int) -> tuple[str, ...]:
 def _result(plan: Plan, best: int) -> Verdict:
     config = plan.attempts[best].trial.config
     cause = root_cause(plan)
-    changed = _differs_from_wanted(plan, config)
+    differing = _differs_from_wanted(plan, config)
     proven = needed(plan, best)
-    rest = tuple(name for name in changed if name not in proven)
+    rest = tuple(name for name in differing if name not in proven)
     if cause is None:
-        says = f"It works with {' and '.join(changed)} changed, but no pair of runs separates them."
+        says = f"It works with {' and '.join(differing)} changed, but no pair of runs separates them."
     elif len(proven) > 1:
         named = " and ".join(_CAPTIONS.get(name, name) for name in proven)
         says = f"{len(proven)} changes are needed together, {named}: putting back any one of them fails. {cause.says}"

@@ -18,9 +18,9 @@ _ORDER: dict[BufferKind | None, tuple[str, ...]] = {
 
 
 def order(failing: BufferKind | None, *, single_types: bool = False) -> tuple[str, ...]:
-    """Variables in the order they are tried; with `single_types` K and V are separate variables."""
+    """Variables in the order they are tried; with `single_types` K and V are two variables, each tried alone."""
     names = _ORDER.get(failing, _ORDER[None])
     if not single_types:
         return names
-    split = (("cache_type_k", "cache_type_v", "cache_type") if name == "cache_type" else (name,) for name in names)
+    split = (("cache_type_k", "cache_type_v") if name == "cache_type" else (name,) for name in names)
     return tuple(name for group in split for name in group)
