@@ -1,0 +1,386 @@
+"""The run area: nothing yet, a launch under way, how it ended, or somebody else's log."""
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+from PySide6.QtCore import QElapsedTimer, QSize, QTimer, Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLayout, QWidget
+
+from kvstudio.diagnose.values import Diagnosis
+from kvstudio.runlog.values import LogLine, Phase
+from kvstudio.ui.panels.run_log_page import RunLogPage
+from kvstudio.ui.panels.run_values import ComparisonRow, clock, fill_phases, marks_of, phases_of
+from kvstudio.ui.text import gib, tr
+from kvstudio.ui.theme import Size, Space, Step, Weight
+from kvstudio.ui.widgets.basic import Card, ElidedLabel, Icon, Label, Rule, SectionLabel, Surface, push_button
+from kvstudio.ui.widgets_run.checks_page import ChecksPage
+from kvstudio.ui.widgets_run.comparison_table import ComparisonPage
+from kvstudio.ui.widgets_run.phase_strip import Figure, PhaseStrip, phase_name
+from kvstudio.verify.values import MemorySample, Run, RunOutcome
+
+_IDLE_HEIGHT = 148
+_OPEN_HEIGHT = 372
+_CLOCK_MS = 250
+_COMPARISON_WIDTH = 472
+
+
+class RunPanel(QWidget):
+    """States come in through `show_...`; wishes go out as signals.
+
+    `copy_requested`: the command of a verified run. `compare_requested`: the number of an earlier run.
+    """
+
+    launch_requested = Signal()
+    cancel_requested = Signal()
+    open_log_requested = Signal()
+    fix_requested = Signal()
+    report_requested = Signal()
+    copy_requested = Signal()
+    compare_requested = Signal(object)
+    #: The area wants another height: it got something to show, or lost it.
+    opened = Signal(bool)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("runPanel")
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+        self._run: Run | None = None
+        self._heard: dict[Phase, str] = {}
+        self._has_rs = False
+        self._number = 0
+        self._opened = False
+        self._folded = False
+        self._elapsed = QElapsedTimer()
+        self._ticker = QTimer(self)
+        self._ticker.setInterval(_CLOCK_MS)
+        self._ticker.timeout.connect(self._on_tick)
+        self._build()
+        self.show_idle()
+
+    def _build(self) -> None:
+        self.idle = _IdlePage()
+        self.idle.launch_button.clicked.connect(self.launch_requested)
+        self.idle.open_button.clicked.connect(self.open_log_requested)
+        self.strip = PhaseStrip()
+        self.source = _SourceBar()
+        self.log = RunLogPage()
+        self.log.running.cancel_requested.connect(self.cancel_requested)
+        self.log.card.fix_requested.connect(self.fix_requested)
+        self.log.card.report_requested.connect(self.report_requested)
+        self.log.card.copy_requested.connect(self._on_copy_card)
+        self.log.checks_requested.connect(self._on_checks_wanted)
+        self.checks = ChecksPage()
+        self.checks.line_requested.connect(self._on_line_wanted)
+        self.checks.copy_requested.connect(self.copy_requested)
+        self.checks.report_requested.connect(self.report_requested)
+        self.checks.compare_requested.connect(self.compare_requested)
+        self.comparison = ComparisonPage()
+        self.comparison.setFixedWidth(_COMPARISON_WIDTH)
+        proved = QWidget()
+        proved_row = QHBoxLayout(proved)
+        proved_row.setContentsMargins(0, 0, 0, 0)
+        proved_row.setSpacing(0)
+        proved_row.addWidget(self.checks, 1)
+        proved_row.addWidget(Rule(vertical=True))
+        proved_row.addWidget(self.comparison)
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self.log)
+        self._pages.addWidget(proved)
+        self._proved = proved
+        content = Surface()
+        column = QVBoxLayout(content)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        for widget in (self.strip, self.source):
+            column.addWidget(widget)
+        column.addWidget(Rule())
+        column.addWidget(self._pages, 1)
+        self._stack = QStackedWidget()
+        self._stack.addWidget(self.idle)
+        self._stack.addWidget(content)
+        self._content = content
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self._stack)
+
+    def show_idle(self) -> None:
+        """No run yet."""
+        self._ticker.stop()
+        self._run = None
+        self._stack.setCurrentWidget(self.idle)
+        self._open(False)
+
+    def show_ready(self, can_launch: bool, why_not: str = "") -> None:
+        """Whether a launch may be asked for; `why_not` is said on the button."""
+        self.idle.launch_button.setEnabled(can_launch)
+        self.idle.launch_button.setToolTip(why_not)
+
+    def fold(self, folded: bool) -> None:
+        """In a low window the idle area is its strip only."""
+        self._folded = folded
+        self.idle.fold(folded)
+        self.updateGeometry()
+
+    def show_running(
+        self,
+        number: int,
+        has_rs: bool = False,
+        title: str = "",
+        totals: Sequence[tuple[str, int | None]] = (),
+    ) -> None:
+        """A launch begins; `totals`: sizes of the devices in bytes. `has_rs`: the model keeps recurrent state."""
+        self._run, self._number, self._has_rs = None, number, has_rs
+        self._heard = {}
+        self._elapsed.start()
+        self._ticker.start()
+        self.log.start()
+        self.log.running.start(title or tr("Run {}").format(number), {n: t for n, t in totals if t})
+        self._show_top(self.strip)
+        self._pages.setCurrentWidget(self.log)
+        self._stack.setCurrentWidget(self._content)
+        self._show_progress()
+        self._open(True)
+
+    def append_lines(self, lines: Sequence[LogLine]) -> None:
+        """More of the running launch's log."""
+        self.log.append(lines)
+
+    def show_phase(self, phase: Phase, state: str, at_s: float = 0.0) -> None:
+        """A phase began (`running`), is `done` or `failed`."""
+        self._heard[phase] = state
+        if state == "running":
+            self.log.running.show_now(_doing(phase))
+        self._show_progress()
+
+    def show_sample(self, sample: MemorySample) -> None:
+        """Memory of the devices at one moment."""
+        self.log.running.add_sample(sample)
+        self._show_figures()
+
+    def show_run(
+        self,
+        run: Run,
+        lines: Sequence[LogLine],
+        rows: tuple[ComparisonRow, ...] = (),
+        *,
+        has_rs: bool = False,
+        try_first: str = "",
+        compare_with: int | None = None,
+    ) -> None:
+        """How a launch ended: the checks when it started, else the log at its key line and what happened.
+
+        `rows`: see `run_values.comparison_rows`. `try_first`: title of the first fix. `compare_with`: an earlier run.
+        """
+        self._ticker.stop()
+        self._run, self._number, self._has_rs = run, run.number, has_rs
+        started = run.outcome in (RunOutcome.VERIFIED, RunOutcome.STARTED) and bool(run.checks)
+        self.strip.show_phases(phases_of(run, has_rs))
+        self.strip.show_figures(_figures_of(run))
+        self.log.card.show_diagnosis(run.diagnosis, run.says or run.message, try_first, can_fix=not _is_verified(run))
+        self._show_top(self.strip)
+        self._stack.setCurrentWidget(self._content)
+        self.checks.show_run(run, compare_with)
+        self.comparison.show_rows(rows)
+        self._pages.setCurrentWidget(self._proved if started else self.log)
+        self._open(True)
+        self.log.show_lines(lines, marks_of(run.diagnosis), run.log_path is not None, started)
+
+    def show_log(
+        self,
+        lines: Sequence[LogLine],
+        diagnosis: Diagnosis | None,
+        source: str,
+        *,
+        try_first: str = "",
+        can_fix: bool = True,
+    ) -> None:
+        """Somebody's log; `source` is its file, `can_fix` whether a model is known to try fixes with."""
+        self._ticker.stop()
+        self._run = None
+        self.source.show_source(source)
+        self.log.card.show_diagnosis(diagnosis, "", try_first, can_fix)
+        self._show_top(self.source)
+        self._stack.setCurrentWidget(self._content)
+        self._pages.setCurrentWidget(self.log)
+        self._open(True)
+        self.log.show_lines(lines, marks_of(diagnosis), False, False)
+
+    def jump_to_key_line(self) -> None:
+        """Show the line that decided."""
+        self._pages.setCurrentWidget(self.log)
+        self.log.jump_to_key()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is something to show."""
+        return self._opened
+
+    def sizeHint(self) -> QSize:
+        if self._opened:
+            return QSize(1100, _OPEN_HEIGHT)
+        return QSize(1100, Size.STRIP + 8 if self._folded else _IDLE_HEIGHT)
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(600, 240 if self._opened else Size.STRIP + 8 if self._folded else _IDLE_HEIGHT)
+
+    def _open(self, opened: bool) -> None:
+        changed = opened != self._opened
+        self._opened = opened
+        self.updateGeometry()
+        if changed:
+            self.opened.emit(opened)
+
+    def _show_top(self, bar: QWidget) -> None:
+        self.strip.setVisible(bar is self.strip)
+        self.source.setVisible(bar is self.source)
+
+    def _on_tick(self) -> None:
+        self._show_progress()
+
+    def _show_progress(self) -> None:
+        self.strip.show_phases(fill_phases(self._heard, self._has_rs))
+        self._show_figures()
+
+    def _show_figures(self) -> None:
+        seconds = self._elapsed.elapsed() / 1000 if self._elapsed.isValid() else 0.0
+        peaks = tuple(self.log.running.trace.peaks().items())
+        self.strip.show_figures(
+            (Figure(tr("Run {}").format(self._number), clock(seconds)), *_peak_figures(peaks, None))
+        )
+
+    def _on_checks_wanted(self) -> None:
+        self._pages.setCurrentWidget(self._proved)
+
+    def _on_line_wanted(self, number: int | None) -> None:
+        self._pages.setCurrentWidget(self.log)
+        self.log.jump_to(number)
+
+    def _on_copy_card(self) -> None:
+        QGuiApplication.clipboard().setText(self.log.card.text())
+
+
+class _SourceBar(Surface):
+    """In place of the strip: whose log this is."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent=parent)
+        self.setFixedHeight(Size.STRIP)
+        self._name = ElidedLabel(weight=Weight.DemiBold, step=Step.SMALL)
+        self._name.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(Space.L, 0, Space.L, 0)
+        row.setSpacing(Space.S)
+        row.addWidget(Icon("file", "muted"))
+        row.addWidget(self._name)
+        row.addWidget(Label(tr("Opened log, nothing was run"), Step.SMALL, role="muted"))
+        row.addStretch(1)
+
+    def show_source(self, source: str) -> None:
+        """The log's file."""
+        self._name.setText(PurePath(source).name if source else tr("Pasted log"))
+        self._name.setToolTip("")
+
+
+class _IdlePage(Surface):
+    """What belongs here, what makes it appear, and the buttons for it."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent=parent)
+        self.setObjectName("runIdle")
+        self._head = QWidget()
+        head = QHBoxLayout(self._head)
+        head.setContentsMargins(0, 0, 0, 0)
+        head.addWidget(SectionLabel(tr("Run")))
+        head.addStretch(1)
+        head.addWidget(Label(tr("Drop a log anywhere to have it explained"), Step.SMALL, role="muted"))
+        self._card = Card()
+        self._icon = Icon("play", "muted", 20)
+        title = Label(tr("No run yet"), weight=Weight.DemiBold)
+        self._text = Label(
+            tr(
+                "Test launch starts llama-server with these settings on a free port, watches the "
+                "memory of each device, sends one prompt and stops it again."
+            ),
+            Step.SMALL,
+            role="muted",
+            wrap=True,
+        )
+        self.open_button = push_button(tr("Open a log…"), "open", name="openLog")
+        self.launch_button = push_button(tr("Test launch"), "play", name="launchHere")
+        self._text.setFixedWidth(500)
+        for button in (self.open_button, self.launch_button):
+            button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        words = QVBoxLayout()
+        words.setSpacing(Space.XS)
+        words.addStretch(1)
+        words.addWidget(title)
+        words.addWidget(self._text)
+        words.addStretch(1)
+        self._row = QHBoxLayout(self._card)
+        self._row.setContentsMargins(28, 0, Space.XXL, 0)
+        self._row.setSpacing(Space.L)
+        self._row.addWidget(self._icon)
+        self._row.addLayout(words, 1)
+        self._row.addStretch(1)
+        self._row.addWidget(self.open_button)
+        self._row.setSpacing(Space.S)
+        self._row.addWidget(self.launch_button)
+        self._row.insertSpacing(1, Space.S)
+        self._layout = QVBoxLayout(self)
+        self._layout.setContentsMargins(Space.L, 10, Space.L, Space.L)
+        self._layout.setSpacing(6)
+        self._layout.addWidget(self._head)
+        self._layout.addWidget(self._card, 1)
+
+    def fold(self, folded: bool) -> None:
+        """One row only."""
+        self._head.setVisible(not folded)
+        self._text.setVisible(not folded)
+        self._layout.setContentsMargins(Space.L, 4 if folded else 10, Space.L, 4 if folded else Space.L)
+
+
+def _is_verified(run: Run) -> bool:
+    return run.outcome is RunOutcome.VERIFIED
+
+
+def _doing(phase: Phase) -> str:
+    words = {
+        Phase.FIT: tr("Measuring what fits"),
+        Phase.WEIGHTS: tr("Loading the weights"),
+        Phase.KV: tr("Allocating the KV cache"),
+        Phase.RS: tr("Allocating the recurrent state"),
+        Phase.COMPUTE: tr("Reserving the compute buffers"),
+        Phase.WARMUP: tr("Warming up"),
+        Phase.LISTENING: tr("Listening"),
+        Phase.GENERATE: tr("Answering the prompt"),
+        Phase.REPEAT: tr("Answering again, one after the other and at once"),
+    }
+    return words.get(phase, phase_name(phase))
+
+
+def _figures_of(run: Run) -> tuple[Figure, ...]:
+    words = {
+        RunOutcome.VERIFIED: tr("Run {}"),
+        RunOutcome.STARTED: tr("Run {}, started in"),
+        RunOutcome.FAILED: tr("Run {}, failed after"),
+        RunOutcome.CRASHED: tr("Run {}, crashed after"),
+        RunOutcome.KILLED: tr("Run {}, killed after"),
+        RunOutcome.TIMED_OUT: tr("Run {}, timed out after"),
+        RunOutcome.CANCELLED: tr("Run {}, cancelled after"),
+        RunOutcome.COULD_NOT_START: tr("Run {}, could not start"),
+    }
+    first = Figure(words[run.outcome].format(run.number), clock(run.seconds))
+    device = run.diagnosis.device if run.diagnosis is not None else None
+    return (first, *_peak_figures(run.peak, device if run.outcome is not RunOutcome.VERIFIED else None))
+
+
+def _peak_figures(peak: Sequence[tuple[str, int]], device: str | None) -> tuple[Figure, ...]:
+    """The culprit's peak, else those of the devices (of many, the two fullest), else the host's."""
+    devices = [(name, used) for name, used in peak if name != "Host"] or list(peak)
+    named = [(name, used) for name, used in devices if name == device]
+    shown = named or (devices if len(devices) <= 3 else sorted(devices, key=lambda p: -p[1])[:2])
+    return tuple(
+        Figure(tr("Peak {}").format(name) if i == 0 else name, f"{gib(used)} GiB")
+        for i, (name, used) in enumerate(shown)
+    )

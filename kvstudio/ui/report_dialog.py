@@ -1,0 +1,374 @@
+"""The report before it leaves: what is in it, how it reads, what is hidden; then copy or save."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from PySide6.QtCore import QStandardPaths, Qt, Signal
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import (
+    QDialog,
+    QFileDialog,
+    QFrame,
+    QHBoxLayout,
+    QPlainTextEdit,
+    QSizePolicy,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from kvstudio.errors import KvStudioError
+from kvstudio.report import archive, markdown, text
+from kvstudio.report.build import hide_selection
+from kvstudio.report.save import save_text
+from kvstudio.report.values import Report
+from kvstudio.ui import theme
+from kvstudio.ui.text import tr
+from kvstudio.ui.theme import Size, Space, Step, Weight
+from kvstudio.ui.widgets.basic import (
+    ElidedLabel,
+    Icon,
+    Label,
+    Rule,
+    SectionLabel,
+    SegmentedSwitch,
+    Surface,
+    make_primary,
+    push_button,
+)
+from kvstudio.ui.widgets_run.report_lists import FieldList, RedactionList
+from kvstudio.ui.widgets_run.report_preview import ReportPreview
+from kvstudio.units import format_bytes
+from kvstudio.work import task
+
+MARKDOWN, TEXT, ZIP = "markdown", "text", "zip"
+_HEAD = 64
+_SUFFIX = {MARKDOWN: ".md", TEXT: ".txt", ZIP: ".zip"}
+
+
+class ReportDialog(QDialog):
+    """`show_report` in; `saved` with the path once a file is written."""
+
+    saved = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("reportDialog")
+        self.setWindowTitle(tr("Report"))
+        self._report: Report | None = None
+        self._case: Mapping[str, Any] | None = None
+        self._picture: bytes | None = None
+        self._archive: bytes | None = None
+        self._folder = ""
+        self._build()
+        self.resize(1280, 820)
+        self.setMinimumSize(920, 520)
+
+    def _build(self) -> None:
+        self.switch = SegmentedSwitch(
+            ((MARKDOWN, tr("Upstream issue")), (TEXT, tr("Plain text")), (ZIP, tr("Zip"))), self
+        )
+        self.switch.picked.connect(lambda _: self._on_format())
+        self._subtitle = ElidedLabel(role="muted")
+        titles = QVBoxLayout()
+        titles.setSpacing(Space.XS)
+        titles.addStretch(1)
+        titles.addWidget(Label(tr("Report"), Step.TITLE, Weight.DemiBold))
+        titles.addWidget(self._subtitle)
+        titles.addStretch(1)
+        head = Surface()
+        head.setFixedHeight(_HEAD)
+        head_row = QHBoxLayout(head)
+        head_row.setContentsMargins(Space.CANVAS_MARGIN, 0, Space.CANVAS_MARGIN, 0)
+        head_row.addLayout(titles, 1)
+        head_row.addSpacing(Space.L)
+        head_row.addWidget(self.switch)
+
+        self.fields = FieldList()
+        self.redactions = RedactionList()
+        self.redactions.switched.connect(self._on_switched)
+        self.redactions.hide_requested.connect(self._on_hide)
+        self.preview = ReportPreview()
+        self.preview.selectionChanged.connect(self._on_selection)
+        self.editor = QPlainTextEdit()
+        self.editor.setObjectName("reportEditor")
+        self.editor.setFrameShape(QFrame.Shape.NoFrame)
+        self.editor.setFont(theme.mono())
+        self.editor.document().setDocumentMargin(Space.CANVAS_MARGIN)
+        self.editor.setAccessibleName(tr("Text of the report"))
+        self.editor.selectionChanged.connect(self._on_selection)
+        self.files = _FileList()
+        self._pages = QStackedWidget()
+        for page in (self.preview, self.editor, self.files):
+            self._pages.addWidget(page)
+        body = QHBoxLayout()
+        body.setSpacing(0)
+        body.addWidget(self.fields)
+        body.addWidget(Rule(vertical=True))
+        body.addWidget(self._pages, 1)
+        body.addWidget(Rule(vertical=True))
+        body.addWidget(self.redactions)
+
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(head)
+        layout.addWidget(Rule())
+        layout.addLayout(body, 1)
+        layout.addWidget(Rule())
+        layout.addWidget(self._build_foot())
+
+    def _build_foot(self) -> QWidget:
+        self._state = Icon("info", "muted")
+        self._state.hide()
+        self._said = ElidedLabel(step=Step.SMALL, role="muted")
+        self.close_button = push_button(tr("Close"), name="reportClose")
+        self.edit_button = push_button(tr("Edit text"), "edit", name="reportEdit")
+        self.save_button = push_button(tr("Save as…"), "save", name="reportSave")
+        self.copy_button = push_button(tr("Copy Markdown"), "copy", primary=True, name="reportCopy")
+        self.close_button.clicked.connect(self.reject)
+        self.edit_button.clicked.connect(self._on_edit)
+        self.save_button.clicked.connect(self._on_save)
+        self.copy_button.clicked.connect(self.copy)
+        for button in (self.close_button, self.edit_button, self.save_button):
+            button.setAutoDefault(False)
+        self.copy_button.setDefault(True)
+        foot = Surface()
+        foot.setFixedHeight(Size.FOOT)
+        row = QHBoxLayout(foot)
+        row.setContentsMargins(Space.CANVAS_MARGIN, 0, Space.CANVAS_MARGIN, 0)
+        row.setSpacing(Space.S)
+        row.addWidget(self._state)
+        row.addWidget(self._said, 1)
+        for button in (self.close_button, self.edit_button, self.save_button, self.copy_button):
+            row.addWidget(button)
+        return foot
+
+    def show_report(self, report: Report, case: Mapping[str, Any] | None = None, picture: bytes | None = None) -> None:
+        """Show it. For the zip: `case` as plain JSON values, `picture` a PNG of the chart."""
+        self._case, self._picture = case, picture
+        self._set_editing(False)
+        self._subtitle.setText(
+            tr("{}. Nothing leaves this machine until you copy or save it.").format(
+                text.hidden(report.subtitle.rstrip("."), report)
+            )
+        )
+        self._show(report)
+        self.preview.setFocus()
+
+    @property
+    def report(self) -> Report | None:
+        """The report as it is switched now."""
+        return self._report
+
+    @property
+    def editing(self) -> bool:
+        return self._pages.currentWidget() is self.editor
+
+    def text(self) -> str:
+        """What would be copied or saved as text now."""
+        if self.editing:
+            return self.editor.toPlainText()
+        if self._report is None:
+            return ""
+        return text.render(self._report) if self.switch.current() == TEXT else markdown.render(self._report)
+
+    def copy(self) -> None:
+        """Put the text on the clipboard."""
+        if self.switch.current() == ZIP:
+            self._on_save()
+            return
+        QGuiApplication.clipboard().setText(self.text())
+        self._say(tr("Copied, {}").format(format_bytes(len(self.text().encode()))), "check-circle", "good")
+
+    def save_to(self, path: str) -> None:
+        """Write the file in the pool; how it went is said at the foot."""
+        if self._report is None:
+            return
+        self.save_button.setEnabled(False)
+        if self.switch.current() == ZIP:
+            call: tuple[Any, ...] = (archive.write, self._report, path, self._case, self._picture)
+        else:
+            call = (save_text, path, self.text())
+        task.run(*call, done=lambda _: self._on_saved(path), failed=self._on_not_saved, key="report.save")
+
+    def said(self) -> str:
+        """The line at the foot."""
+        return self._said.text()
+
+    def _show(self, report: Report) -> None:
+        self._report, self._archive = report, None
+        values = tuple(text.hidden(f.value or "", report) for f in report.fields)
+        self.fields.show_fields(report, values)
+        self.redactions.show_redactions(report)
+        self._show_page()
+
+    def _show_page(self) -> None:
+        report = self._report
+        if report is None:
+            return
+        chosen = self.switch.current()
+        if chosen == ZIP:
+            self.files.show_files(archive.contents(report, self._case, self._picture))
+            self._pages.setCurrentWidget(self.files)
+        elif not self.editing or chosen != self._edited_format:
+            self.preview.show_report(report, headings=chosen == MARKDOWN)
+            self._pages.setCurrentWidget(self.preview)
+        labels = {MARKDOWN: tr("Copy Markdown"), TEXT: tr("Copy text"), ZIP: tr("Save zip…")}
+        self.copy_button.setText(labels[chosen])
+        self.copy_button.setProperty("iconName", "save" if chosen == ZIP else "copy")
+        make_primary(self.copy_button, True)
+        self.save_button.setVisible(chosen != ZIP)
+        self.edit_button.setVisible(chosen != ZIP)
+        self.edit_button.setText(tr("Discard edits") if self.editing else tr("Edit text"))
+        self.redactions.set_switchable(not self.editing)
+        self._on_selection()
+        self._say_size()
+
+    def _say_size(self) -> None:
+        report = self._report
+        if report is None:
+            return
+        if self.switch.current() == ZIP:
+            size = sum(len(data) for _, data in self.files.files)
+            lines = tr("{} log lines in the zip").format(len(report.log))
+        else:
+            shown = self.text()
+            size = len(shown.encode())
+            whole = "left out here" not in shown and "characters left out" not in shown
+            lines = tr("{} log lines attached whole") if whole else tr("{} log lines, cut to fit; the zip has them all")
+            lines = lines.format(len(report.log)) if report.log else tr("No log")
+        self._say(f"{lines}, {format_bytes(size)}")
+
+    def _say(self, words: str, icon: str = "", role: str = "muted") -> None:
+        self._state.setVisible(bool(icon))
+        if icon:
+            self._state.show_icon(icon, role)
+        self._said.set_role(role if role == "bad" else "muted")
+        self._said.setText(words)
+
+    def _set_editing(self, on: bool) -> None:
+        self._edited_format = self.switch.current() if on else ""
+        if on:
+            self.editor.setPlainText(self.text())
+            self._pages.setCurrentWidget(self.editor)
+            self.editor.setFocus()
+        else:
+            self._pages.setCurrentWidget(self.preview)
+
+    def _on_edit(self) -> None:
+        self._set_editing(not self.editing)
+        self._show_page()
+
+    def _on_format(self) -> None:
+        if self.editing:
+            self._set_editing(False)
+        self._show_page()
+
+    def _on_switched(self, token: str, hidden: bool) -> None:
+        if self._report is not None:
+            self._show(self._report.switched(token, hidden))
+
+    def _on_selection(self) -> None:
+        page = self._pages.currentWidget()
+        if page is self.preview:
+            chosen = bool(self.preview.selected_texts())
+        else:
+            chosen = page is self.editor and self.editor.textCursor().hasSelection()
+        self.redactions.hide_button.setEnabled(chosen)
+
+    def _on_hide(self) -> None:
+        if self._report is None:
+            return
+        if self.editing:
+            self._hide_in_editor()
+            return
+        report = self._report
+        for piece in self.preview.selected_texts():
+            report = hide_selection(report, piece)
+        self._show(report)
+
+    def _hide_in_editor(self) -> None:
+        """In a text edited by hand the words are replaced for good, everywhere."""
+        words = self.editor.textCursor().selectedText()
+        if not words.strip():
+            return
+        cursor = self.editor.textCursor()
+        cursor.beginEditBlock()
+        changed = self.editor.toPlainText().replace(words.replace("\u2029", "\n"), "[HIDDEN]")
+        cursor.select(cursor.SelectionType.Document)
+        cursor.insertText(changed)
+        cursor.endEditBlock()
+        self._say_size()
+
+    def _on_save(self) -> None:
+        suffix = _SUFFIX[self.switch.current()]
+        folder = self._folder or QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
+        path, _ = QFileDialog.getSaveFileName(
+            self, tr("Save report"), f"{folder}/kvstudio-report{suffix}", f"*{suffix}"
+        )
+        if path:
+            self._folder = path.rpartition("/")[0]
+            self.save_to(path)
+
+    def _on_saved(self, path: str) -> None:
+        self.save_button.setEnabled(True)
+        self._say(tr("Saved as {}").format(path), "check-circle", "good")
+        self.saved.emit(path)
+
+    def _on_not_saved(self, error: KvStudioError) -> None:
+        self.save_button.setEnabled(True)
+        self._say(" ".join(part for part in (f"{error.message}.", error.hint) if part), "warn", "bad")
+
+
+class _FileList(Surface):
+    """What the zip will hold."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(canvas=True, parent=parent)
+        self.files: tuple[tuple[str, bytes], ...] = ()
+        self._column = QVBoxLayout()
+        self._column.setSpacing(0)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(Space.CANVAS_MARGIN, Space.L, Space.CANVAS_MARGIN, Space.CANVAS_MARGIN)
+        layout.setSpacing(Space.S)
+        layout.addWidget(SectionLabel(tr("In the zip, all redacted as listed")))
+        layout.addLayout(self._column)
+        layout.addStretch(1)
+
+    def show_files(self, files: tuple[tuple[str, bytes], ...]) -> None:
+        """Names, what they are, and sizes."""
+        self.files = files
+        while (item := self._column.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.hide()
+                widget.deleteLater()
+        for name, data in files:
+            self._column.addWidget(_file_row(name, len(data)))
+            self._column.addWidget(Rule())
+
+
+def _file_row(name: str, size: int) -> QWidget:
+    words = {
+        "report.md": tr("the report for an upstream issue"),
+        "report.txt": tr("the report as plain text"),
+        "report.json": tr("fields and redactions, for scripts"),
+        "environment.txt": tr("machine, binary and variables"),
+        "llama.log": tr("the whole log"),
+        "case.json": tr("the case: model, devices, settings, runs"),
+        "chart.png": tr("picture of the memory chart"),
+    }
+    row = QWidget()
+    row.setFixedHeight(36)
+    line = QHBoxLayout(row)
+    line.setContentsMargins(0, 0, 0, 0)
+    line.setSpacing(Space.M)
+    line.addWidget(Icon("file", "muted"))
+    title = Label(name, weight=Weight.Medium)
+    title.setFixedWidth(150)
+    line.addWidget(title)
+    line.addWidget(ElidedLabel(words.get(name, ""), role="muted"), 1)
+    line.addWidget(Label(format_bytes(size), Step.SMALL, role="muted"))
+    row.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+    row.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+    return row

@@ -1,0 +1,1 @@
+"""Parts of the run area and of the report dialog."""

@@ -1,0 +1,395 @@
+"""A log on screen: rows of one height, painted where they are looked at, so its size does not matter."""
+
+from PySide6.QtCore import (
+    QItemSelection,
+    QItemSelectionModel,
+    QModelIndex,
+    QPersistentModelIndex,
+    QPoint,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import (
+    QFont,
+    QFontMetrics,
+    QGuiApplication,
+    QKeyEvent,
+    QKeySequence,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+    QPen,
+    QRegion,
+    QResizeEvent,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QAbstractItemView, QFrame, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+
+from kvstudio.runlog.values import LogLine
+from kvstudio.ui import theme
+from kvstudio.ui.models.log_model import LogModel, Mark, Role, shown_text
+from kvstudio.ui.text import tr
+from kvstudio.ui.theme import Size, Step, Theme, Weight
+
+_GUTTER = 48
+_BAR = 4
+_TIME_X = 56
+_LEVEL_GAP = 9
+_TEXT_GAP = 16
+_END = 2
+
+Index = QModelIndex | QPersistentModelIndex
+
+
+def elapsed(time_s: float | None) -> str:
+    """`0.402`, `75.310`, `100.31`: six characters; nothing where the line has no time."""
+    if time_s is None:
+        return ""
+    return f"{time_s:.3f}"[:6] if time_s < 10_000 else f"{time_s:.0f}"
+
+
+class LogDelegate(QStyledItemDelegate):
+    """Paints one line: number, time, level letter, text, and what it means to the diagnosis."""
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        return QSize(0, Size.LOG_ROW)
+
+    def columns(self, gutter: int) -> tuple[int, int]:
+        """Where the level letter and the text begin."""
+        letter = QFontMetrics(theme.mono(Step.SMALL)).horizontalAdvance("0")
+        level = gutter + (_TIME_X - _GUTTER) + 5 * letter + _LEVEL_GAP
+        return level, level + _TEXT_GAP
+
+    def text_width(self, line: LogLine, gutter: int) -> int:
+        """What a line needs to be seen whole as the key line."""
+        width = QFontMetrics(theme.mono(Step.SMALL, Weight.DemiBold)).horizontalAdvance(shown_text(line))
+        return self.columns(gutter)[1] + width + _END
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        line, mark = index.data(Role.LINE), index.data(Role.MARK)
+        if line is None:
+            return
+        gutter = option.rect.x()
+        self.paint_line(painter, option, line, mark, gutter or _GUTTER)
+
+    def paint_line(
+        self, painter: QPainter, option: QStyleOptionViewItem, line: LogLine, mark: Mark, gutter: int
+    ) -> None:
+        """Paint in `option.rect`, which is the whole row, its gutter included."""
+        current = Theme.current()
+        row = option.rect
+        selected = bool(option.state & QStyle.StateFlag.State_Selected)
+        if mark is Mark.KEY:
+            painter.fillRect(row, current.bad_fill)
+        elif selected:
+            painter.fillRect(row.adjusted(gutter, 0, 0, 0), current.checked_fill)
+        bar = {Mark.KEY: current.bad, Mark.EVIDENCE: current.accent_fill}.get(mark)
+        if bar is not None:
+            painter.fillRect(QRect(row.x(), row.y(), _BAR, row.height()), bar)
+        self._paint_numbers(painter, row, line, mark, gutter)
+        self._paint_text(painter, row, line, mark, gutter)
+        if option.state & QStyle.StateFlag.State_HasFocus:
+            painter.setPen(QPen(current.accent_text, 2))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRect(row.adjusted(gutter + 1, 1, -1, -1))
+
+    def _paint_numbers(self, painter: QPainter, row: QRect, line: LogLine, mark: Mark, gutter: int) -> None:
+        current = Theme.current()
+        middle = Qt.AlignmentFlag.AlignVCenter
+        is_key = mark is Mark.KEY
+        painter.setFont(theme.mono(Step.CAPTION, Weight.DemiBold if is_key else Weight.Normal))
+        painter.setPen(current.bad if is_key else current.muted)
+        painter.drawText(
+            QRect(row.x(), row.y(), gutter - 8, row.height()), middle | Qt.AlignmentFlag.AlignRight, str(line.number)
+        )
+        painter.setFont(theme.mono(Step.CAPTION))
+        painter.setPen(current.muted)
+        level_x, _ = self.columns(gutter)
+        time_box = QRect(gutter + _TIME_X - _GUTTER, row.y(), level_x - gutter - 8, row.height())
+        painter.drawText(time_box, middle, elapsed(line.time_s))
+        painter.setFont(theme.mono(Step.SMALL, Weight.Medium))
+        quiet = mark is Mark.GENERIC or line.level == "D"
+        colours = {"E": current.bad, "W": current.warn}
+        painter.setPen(current.muted if quiet else colours.get(line.level or "", current.ink))
+        painter.drawText(QRect(level_x, row.y(), 14, row.height()), middle, line.level or "")
+
+    def _paint_text(self, painter: QPainter, row: QRect, line: LogLine, mark: Mark, gutter: int) -> None:
+        current = Theme.current()
+        font = theme.mono(Step.SMALL, Weight.DemiBold if mark is Mark.KEY else Weight.Normal)
+        if mark is Mark.GENERIC:
+            font = QFont(font)
+            font.setItalic(True)
+        metrics = QFontMetrics(font)
+        _, x = self.columns(gutter)
+        room = max(0, row.right() - x)
+        tag = tr("generic: only says that loading failed") if mark is Mark.GENERIC else ""
+        tag_font = theme.font(Step.CAPTION, Weight.DemiBold)
+        tag_width = QFontMetrics(tag_font).horizontalAdvance(tag) + 12 if tag else 0
+        text_room = max(80, room - (tag_width + 12 if tag else 0))
+        text = metrics.elidedText(shown_text(line), Qt.TextElideMode.ElideRight, text_room)
+        painter.setFont(font)
+        painter.setPen(current.muted if mark is Mark.GENERIC or line.level == "D" else current.ink)
+        painter.drawText(
+            QRect(x, row.y(), text_room, row.height()), Qt.AlignmentFlag.AlignVCenter | Qt.TextFlag.TextSingleLine, text
+        )
+        if tag:
+            at = x + metrics.horizontalAdvance(text) + 12
+            box = QRectF(at + 0.5, row.y() + 2.5, tag_width, row.height() - 5)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(QPen(current.control_edge, 1))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRoundedRect(box, 4, 4)
+            painter.setPen(current.muted)
+            painter.setFont(tag_font)
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, tag)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+
+
+class LogView(QAbstractItemView):
+    """The log's list. It follows the end until the user scrolls away; `following_changed` says when that changes.
+
+    Not a QListView: that one lays out every row again on each append, over a second for a million of them.
+    """
+
+    following_changed = Signal(bool)
+    copy_wanted = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        # Qt calls the overridden methods while it is still being set up.
+        self._following, self._placing = True, False
+        self._anchor: int | None = None
+        super().__init__(parent)
+        self.setObjectName("logView")
+        self.setAccessibleName(tr("Log"))
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self._delegate = LogDelegate(self)
+        self.setItemDelegate(self._delegate)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.viewport().setBackgroundRole(QPalette.ColorRole.Base)
+        self.verticalScrollBar().valueChanged.connect(self._on_scrolled)
+
+    @property
+    def following(self) -> bool:
+        return self._following
+
+    def set_following(self, on: bool) -> None:
+        """Stay at the end, or stay here."""
+        self._anchor = None
+        if on != self._following:
+            self._following = on
+            self.following_changed.emit(on)
+        if on:
+            self._to_end()
+
+    def gutter(self) -> int:
+        """Width of the column of numbers: 48, more where the numbers are longer than five digits."""
+        model = self._log_model()
+        last = model.line(model.rowCount() - 1).number if model is not None and model.rowCount() else 0
+        digits = QFontMetrics(theme.mono(Step.CAPTION)).horizontalAdvance("0") * len(str(last))
+        return max(_GUTTER, digits + 16)
+
+    def width_for(self, line: LogLine) -> int:
+        """Width of the view in which a line is seen whole."""
+        return self._delegate.text_width(line, self.gutter()) + self.verticalScrollBar().sizeHint().width()
+
+    def jump_to(self, number: int) -> bool:
+        """Scroll to a line, select it, stop following; False when it is not among the rows."""
+        model = self._log_model()
+        row = model.row_of(number) if model is not None else None
+        if model is None or row is None:
+            return False
+        self.set_following(False)
+        self.setCurrentIndex(model.index(row))
+        self._anchor = number
+        self._to_anchor()
+        return True
+
+    def rows_selected(self) -> list[int]:
+        """Selected rows in order."""
+        model = self.selectionModel()
+        if model is None:
+            return []
+        return sorted({row for r in model.selection() for row in range(r.top(), r.bottom() + 1)})
+
+    def selected_text(self) -> str:
+        """The selected lines as they stood in the log."""
+        model = self._log_model()
+        return model.text_of(self.rows_selected()) if model is not None else ""
+
+    def _log_model(self) -> LogModel | None:
+        model = self.model()
+        return model if isinstance(model, LogModel) else None
+
+    def _count(self) -> int:
+        model = self.model()
+        return model.rowCount() if model is not None else 0
+
+    def visualRect(self, index: Index) -> QRect:
+        if not index.isValid():
+            return QRect()
+        y = index.row() * Size.LOG_ROW - self.verticalOffset()
+        return QRect(0, y, self.viewport().width(), Size.LOG_ROW)
+
+    def scrollTo(
+        self, index: Index, hint: QAbstractItemView.ScrollHint = QAbstractItemView.ScrollHint.EnsureVisible
+    ) -> None:
+        if not index.isValid():
+            return
+        bar, height = self.verticalScrollBar(), self.viewport().height()
+        top = index.row() * Size.LOG_ROW
+        if hint == QAbstractItemView.ScrollHint.PositionAtCenter:
+            bar.setValue(top - (height - Size.LOG_ROW) // 2)
+        elif hint == QAbstractItemView.ScrollHint.PositionAtTop or top < bar.value():
+            bar.setValue(top)
+        elif hint == QAbstractItemView.ScrollHint.PositionAtBottom or top + Size.LOG_ROW > bar.value() + height:
+            bar.setValue(top + Size.LOG_ROW - height)
+
+    def indexAt(self, point: QPoint) -> QModelIndex:
+        row = (point.y() + self.verticalOffset()) // Size.LOG_ROW
+        return self.model().index(row, 0) if self.model() is not None and 0 <= row < self._count() else QModelIndex()
+
+    def moveCursor(self, action: QAbstractItemView.CursorAction, modifiers: Qt.KeyboardModifier) -> QModelIndex:
+        count = self._count()
+        if not count:
+            return QModelIndex()
+        page = max(1, self.viewport().height() // Size.LOG_ROW - 1)
+        steps = QAbstractItemView.CursorAction
+        here = self.currentIndex().row()
+        to = {
+            steps.MoveUp: here - 1,
+            steps.MovePrevious: here - 1,
+            steps.MoveDown: here + 1,
+            steps.MoveNext: here + 1,
+            steps.MovePageUp: here - page,
+            steps.MovePageDown: here + page,
+            steps.MoveHome: 0,
+            steps.MoveEnd: count - 1,
+        }.get(action, here)
+        return self.model().index(min(max(to, 0), count - 1), 0)
+
+    def horizontalOffset(self) -> int:
+        return 0
+
+    def verticalOffset(self) -> int:
+        return self.verticalScrollBar().value()
+
+    def isIndexHidden(self, index: Index) -> bool:
+        return False
+
+    def setSelection(self, rect: QRect, command: QItemSelectionModel.SelectionFlag) -> None:
+        if not self._count() or self.selectionModel() is None:
+            return
+        offset = self.verticalOffset()
+        first = min(max((rect.top() + offset) // Size.LOG_ROW, 0), self._count() - 1)
+        last = min(max((rect.bottom() + offset) // Size.LOG_ROW, 0), self._count() - 1)
+        picked = QItemSelection(self.model().index(first, 0), self.model().index(last, 0))
+        self.selectionModel().select(picked, command)
+
+    def visualRegionForSelection(self, selection: QItemSelection) -> QRegion:
+        region = QRegion()
+        for piece in selection:
+            top = piece.top() * Size.LOG_ROW - self.verticalOffset()
+            height = (piece.bottom() - piece.top() + 1) * Size.LOG_ROW
+            region += QRect(0, top, self.viewport().width(), height).intersected(self.viewport().rect())
+        return region
+
+    def updateGeometries(self) -> None:
+        super().updateGeometries()
+        height = self.viewport().height()
+        bar = self.verticalScrollBar()
+        self._placing = True
+        bar.setSingleStep(Size.LOG_ROW)
+        bar.setPageStep(max(height - Size.LOG_ROW, Size.LOG_ROW))
+        bar.setRange(0, max(0, self._count() * Size.LOG_ROW - height))
+        self._placing = False
+        if self._following:
+            self._to_end()
+        else:
+            self._to_anchor()
+
+    def rowsInserted(self, parent: Index, start: int, end: int) -> None:
+        super().rowsInserted(parent, start, end)
+        self.updateGeometries()
+        self.viewport().update()
+
+    def reset(self) -> None:
+        super().reset()
+        self.updateGeometries()
+        self.viewport().update()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.updateGeometries()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        if event.angleDelta().y() > 0 and self.verticalScrollBar().maximum() > 0:
+            self.set_following(False)
+        super().wheelEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Copy):
+            text = self.selected_text()
+            if text:
+                QGuiApplication.clipboard().setText(text)
+                self.copy_wanted.emit(text)
+            return
+        if event.key() in (Qt.Key.Key_Up, Qt.Key.Key_PageUp, Qt.Key.Key_Home):
+            self.set_following(False)
+        super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        model = self._log_model()
+        if model is None:
+            return
+        current, gutter = Theme.current(), self.gutter()
+        painter = QPainter(self.viewport())
+        painter.fillRect(QRect(0, 0, gutter, self.viewport().height()), theme.mix(current.ground, current.canvas, 0.6))
+        first = self.verticalOffset() // Size.LOG_ROW
+        last = min(model.rowCount(), (self.verticalOffset() + self.viewport().height()) // Size.LOG_ROW + 1)
+        option = QStyleOptionViewItem()
+        self.initViewItemOption(option)
+        here = self.currentIndex().row() if self.hasFocus() else -1
+        chosen = self.selectionModel()
+        base_state = option.state & ~(QStyle.StateFlag.State_Selected | QStyle.StateFlag.State_HasFocus)
+        for row in range(first, last):
+            index = model.index(row)
+            option.rect = self.visualRect(index)
+            option.state = base_state
+            if chosen is not None and chosen.isSelected(index):
+                option.state |= QStyle.StateFlag.State_Selected
+            if row == here:
+                option.state |= QStyle.StateFlag.State_HasFocus
+            line = model.line(row)
+            self._delegate.paint_line(painter, option, line, model.data(index, Role.MARK), gutter)
+        painter.end()
+
+    def _to_end(self) -> None:
+        bar = self.verticalScrollBar()
+        self._placing = True
+        bar.setValue(bar.maximum())
+        self._placing = False
+
+    def _to_anchor(self) -> None:
+        """Keep the line that was jumped to in the middle until the user scrolls: the height may still change."""
+        model = self._log_model()
+        row = model.row_of(self._anchor) if model is not None and self._anchor is not None else None
+        if model is None or row is None:
+            return
+        self._placing = True
+        self.scrollTo(model.index(row), QAbstractItemView.ScrollHint.PositionAtCenter)
+        self._placing = False
+
+    def _on_scrolled(self, value: int) -> None:
+        if self._placing:
+            return
+        self._anchor = None
+        at_end = value >= self.verticalScrollBar().maximum()
+        if at_end != self._following and (not at_end or self.verticalScrollBar().isSliderDown()):
+            self._following = at_end
+            self.following_changed.emit(at_end)
