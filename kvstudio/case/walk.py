@@ -73,4 +73,3 @@ def _row(attempt: Attempt) -> dict[str, Any]:
         "seconds": round(attempt.seconds, 1),
         "why": trial.why,
     }
-

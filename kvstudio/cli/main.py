@@ -20,7 +20,7 @@ COMMANDS = {
     ),
     "max": (
         "the largest context, most slots or fewest CPU layers that fit",
-        "kvstudio-cli max --for n_ctx --device CUDA0=24GiB -- llama-server -m Qwen3-32B-Q4_K_M.gguf -ctk q8_0 -ctv q8_0",
+        "kvstudio-cli max --for n_ctx --device CUDA0=24GiB -- llama-server -m Qwen3-32B-Q4_K_M.gguf -ctk q8_0",
     ),
     "inspect": ("what the header of a GGUF file says", "kvstudio-cli inspect Qwen3-32B-Q4_K_M.gguf"),
     "devices": ("devices of this machine and their free memory", "kvstudio-cli devices --json > my-machine.json"),
