@@ -19,11 +19,10 @@ from kvstudio.model.values import ModelInfo
 from kvstudio.oracle.cache import OracleCache, cache_key
 from kvstudio.oracle.correct import rows_beside
 from kvstudio.oracle.read import TableReader, read_estimate
-from kvstudio.oracle.values import Measured, OracleResult, OracleRow
+from kvstudio.oracle.values import FIT_PROGRAM, Measured, OracleResult, OracleRow
 from kvstudio.runlog.values import LogLine
 from kvstudio.units import format_bytes
 
-FIT_PROGRAM = "llama-fit-params"
 SERVER = "llama-server"
 TIMEOUT_S = 120.0
 #: Settings only a server knows; the fit program would refuse them.
@@ -100,7 +99,7 @@ def verdict(rows: tuple[OracleRow, ...]) -> str:
         return "Measured; there is no estimate to compare with."
     off = [row for row in known if row.difference]
     if not off:
-        return f"llama.cpp's own dry run agrees with all {len(known)} estimated sizes."
+        return f"llama.cpp's own dry run agrees: {len(known)} of {len(known)} sizes."
     worst = max(off, key=lambda row: abs(row.difference or 0))
     difference = worst.difference or 0
     how = "high" if difference > 0 else "low"

@@ -1,7 +1,10 @@
 """The dry run's table beside a budget, with its known differences from a real load taken out or named."""
 
-from kvstudio.budget.values import Budget, DeviceBudget
-from kvstudio.oracle.values import HOST, KINDS, STEP_BYTES, Measured, OracleRow
+from dataclasses import replace
+
+from kvstudio.budget.values import Budget, BufferKind, DeviceBudget
+from kvstudio.oracle.values import FIT_PROGRAM, HOST, KINDS, STEP_BYTES, Measured, OracleRow
+from kvstudio.units import format_mib
 
 #: Bytes of one activation, which is f32 between layers.
 _F32 = 4
@@ -16,8 +19,24 @@ def rows_beside(
     for position, row in enumerate(devices):
         place = _place(budget, row.name)
         for kind in KINDS:
-            rows.append(_device_row(row, kind, place, position, len(devices), budget, n_embd, method))
-    return (*rows, *_host_rows([row for row in measured if not row.is_device], budget, method))
+            rows.append(_device_row(row, kind, place, position, len(devices), budget, n_embd))
+    rows += _host_rows([row for row in measured if not row.is_device], budget)
+    return tuple(_of_fit_program(row) for row in rows) if method == FIT_PROGRAM else tuple(rows)
+
+
+def _of_fit_program(row: OracleRow) -> OracleRow:
+    """llama-fit-params reserves logits for every token of a batch, where a server needs one row per slot.
+
+    What a server needs cannot be told from its compute figures, only that it is not more. It also leaves out weights
+    that are repacked for the CPU.
+    """
+    if row.kind == "compute":
+        high = (row.measured or 0) + row.slack
+        note = f"at most {format_mib(high)}: llama-fit-params counts the output of a whole batch"
+        return replace(row, measured=None, slack=0, note=note)
+    if row.kind == "model" and row.device == HOST:
+        return replace(row, measured=None, slack=0, note="llama-fit-params leaves out repacked weights")
+    return row
 
 
 def _place(budget: Budget | None, name: str) -> DeviceBudget | None:
@@ -36,18 +55,11 @@ def _device_row(
     n_devices: int,
     budget: Budget | None,
     n_embd: int | None,
-    method: str,
 ) -> OracleRow:
     value: int = getattr(row, kind)
     estimated = _estimated(place, kind)
     if kind != "compute":
         return OracleRow(row.name, kind, value, STEP_BYTES - 1, estimated)
-    if method == "llama-fit-params":
-        # It reserves logits for every token of a batch, where a server needs one row per slot.
-        note = "llama-fit-params counts the output of a whole batch, a server only one row per slot"
-        return OracleRow(row.name, kind, value, STEP_BYTES - 1, estimated, note) if n_devices == 1 else OracleRow(
-            row.name, kind, None, 0, estimated, note
-        )  # fmt: skip
     if n_devices > 1:
         return _shared_compute(row, estimated, position, budget, n_embd)
     return OracleRow(row.name, kind, value, STEP_BYTES - 1, estimated)
@@ -78,28 +90,34 @@ def _shared_compute(
     return OracleRow(row.name, "compute", row.compute, STEP_BYTES - 1, estimated)
 
 
-def _host_rows(host: list[Measured], budget: Budget | None, method: str) -> tuple[OracleRow, ...]:
+def _host_rows(host: list[Measured], budget: Budget | None) -> tuple[OracleRow, ...]:
     """All host memory together: `Host` and the rows of buffer types that are no device (repacked weights)."""
     if not host:
         return ()
-    place = budget.host if budget else None
     slack = len(host) * STEP_BYTES - 1
-    mapped = any(b.name.endswith("_Mapped") for b in budget.buffers) if budget else False
-    rows = []
-    for kind in KINDS:
-        total = sum(getattr(row, kind) for row in host)
-        note, value = "", total
-        if kind == "model" and mapped:
-            note = "the dry run does not map the file; a real launch maps the whole range of the host's tensors"
-            if place is not None and place.model_bytes > total:
-                # The range is counted from its first tensor to its last, whatever lies between: only a lower bound.
-                slack_here = place.model_bytes - total
-                rows.append(OracleRow(HOST, kind, total, max(slack, slack_here), place.model_bytes, note))
-                continue
-        if kind == "model" and method == "llama-fit-params":
-            note, value = "llama-fit-params leaves out repacked weights", total
-        rows.append(OracleRow(HOST, kind, value, slack, _estimated(place, kind), note))
-    return tuple(rows)
+    place = budget.host if budget else None
+    model, context, compute = (
+        OracleRow(HOST, kind, sum(getattr(row, kind) for row in host), slack, _estimated(place, kind)) for kind in KINDS
+    )
+    return (_mapped(model, host, budget), context, compute)
+
+
+def _mapped(row: OracleRow, host: list[Measured], budget: Budget | None) -> OracleRow:
+    """The dry run does not map the file; a real load maps the range from the host's first tensor to its last.
+
+    So where the rest of the host's weights agrees, the mapped part may be larger by whatever lies in between.
+    """
+    weights = [b for b in budget.buffers if b.device is None and b.kind is BufferKind.MODEL] if budget else []
+    mapped = sum(b.bytes or 0 for b in weights if b.name.endswith("_Mapped"))
+    if not mapped:
+        return row
+    other = sum(b.bytes or 0 for b in weights if not b.name.endswith("_Mapped"))
+    other_measured = sum(m.model for m in host if m.name != HOST)
+    own = sum(m.model for m in host if m.name == HOST)
+    note = "the dry run does not map the file; a real launch maps the whole range of the host's tensors"
+    if mapped < own or not other_measured <= other <= other_measured + row.slack:
+        return replace(row, note=note)
+    return replace(row, slack=max(row.slack, mapped - own + row.slack), note=note)
 
 
 def _estimated(place: DeviceBudget | None, kind: str) -> int | None:

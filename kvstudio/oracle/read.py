@@ -49,8 +49,8 @@ class TableReader:
             return
         rows = [event for event in self._parser.feed((line,)) if isinstance(event, BreakdownRow)]
         self._rows += [_measured(row) for row in rows if row.table == 1]
-        # One line of JSON holds a whole table; printed tables end with the first line that is not of them.
-        self.complete = bool(self._rows) and (len(rows) > 1 or _ROW_WORD not in line.text or line.text.startswith("{"))
+        # With JSON lines the same table follows once more as a record, which the parser counts as the second.
+        self.complete = bool(self._rows) and _ROW_WORD not in line.text
 
 
 def _measured(row: BreakdownRow) -> Measured:

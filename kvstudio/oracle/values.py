@@ -6,6 +6,7 @@ from kvstudio.diagnose.values import Diagnosis
 
 #: The dry run's figures are whole MiB, cut off: the true size is up to this much larger.
 STEP_BYTES = 1 << 20
+FIT_PROGRAM = "llama-fit-params"
 HOST = "Host"
 KINDS = ("model", "context", "compute")
 

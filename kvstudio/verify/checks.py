@@ -174,7 +174,8 @@ def check_placement(seen: Seen) -> Check:
         return Check(
             "placement", bool(devices) or not asked, says + ("; no device was used" if asked and not on else "")
         )
-    got = f"{offload.offloaded} of {offload.total} layers offloaded" + (f", buffers{on}" if on else "")
+    where = f"buffers{on}" if on else "everything is in host memory"
+    got = f"{offload.offloaded} of {offload.total} layers offloaded, {where}"
     wrong = _placement_wrong(seen, offload, devices)
     return Check("placement", not wrong, got + (f"; {wrong}" if wrong else ""), (offload.line,))
 
@@ -186,7 +187,9 @@ def _placement_wrong(seen: Seen, offload: OffloadPrinted, devices: tuple[str, ..
         if offload.offloaded != expected:
             return f"asked for {expected}"
     if offload.offloaded and not devices:
-        return "no device holds a buffer"
+        # Without any device llama.cpp still prints its layers as offloaded; they are in host memory then.
+        asked = wanted is not None and wanted != _AUTO
+        return "but no device holds a buffer" if asked else _missing_device(seen, devices)
     if seen.config.device:
         others = [d for d in devices if not any(d == name or d.startswith(f"{name}[") for name in seen.config.device)]
         if others:

@@ -227,17 +227,18 @@ class _Launch:
         # Buffers are printed before they are filled, so the furthest phase may say done while it is still at work.
         furthest = running[-1] if running else self._watch.reached()
         where = named if named is not None and Phase.LISTENING not in phases else furthest
-        if outcome is RunOutcome.STARTED and where not in (Phase.GENERATE, Phase.REPEAT):
+        if outcome is RunOutcome.STARTED and all(reply.ok for reply in self._conversation.talk.replies):
             return
         if where is not None and phases.get(where) != "failed":
             self._watch.fail(where)
 
 
 def _worth_telling(outcome: RunOutcome, diagnosis: Diagnosis | None) -> Diagnosis | None:
-    """Of a launch that went well, only what was overcome on the way."""
-    if diagnosis is None or outcome is not RunOutcome.VERIFIED:
+    """Of a launch that came up, only what went wrong in it or was overcome on the way."""
+    if diagnosis is None or outcome not in (RunOutcome.VERIFIED, RunOutcome.STARTED):
         return diagnosis
-    return diagnosis if diagnosis.outcome is Outcome.RECOVERED else None
+    telling = (Outcome.RECOVERED,) if outcome is RunOutcome.VERIFIED else (Outcome.RECOVERED, Outcome.FAILED)
+    return diagnosis if diagnosis.outcome in telling else None
 
 
 def _prompts(talk: Talk) -> tuple[tuple[str, bool, float, str], ...]:
