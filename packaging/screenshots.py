@@ -25,7 +25,9 @@ from kvstudio.ui.panels.chart_panel import CONTEXT, TABLE, ChartPanel
 from kvstudio.ui.widgets.basic import Surface
 from kvstudio.ui.widgets.budget_bars import BudgetBars
 from kvstudio.ui.widgets.legend import Legend, kinds_of
-from tests.ui import samples
+from kvstudio.ui.wizard.dialog import FixWizard
+from kvstudio.ui.wizard.from_plan import wizard_view
+from tests.ui import samples, wizard_samples
 
 _DARK = (
     (QPalette.ColorRole.Window, "#323232"),
@@ -100,6 +102,27 @@ def chart_context() -> QWidget:
     return panel
 
 
+def wizard() -> QWidget:
+    window = FixWizard()
+    window.show_view(wizard_samples.story())
+    window.resize(1280, 820)
+    return window
+
+
+def wizard_result() -> QWidget:
+    window = FixWizard()
+    window.show_view(wizard_view(wizard_samples.walked(), can_go_back=True, checks=wizard_samples.CHECKS))
+    window.resize(1280, 820)
+    return window
+
+
+def wizard_running() -> QWidget:
+    window = FixWizard()
+    window.show_view(wizard_view(wizard_samples.walking(), progress=wizard_samples.PROGRESS))
+    window.resize(1280, 820)
+    return window
+
+
 SCENES: dict[str, Callable[[], QWidget]] = {
     "bars": bars,
     "chart": chart,
@@ -107,6 +130,9 @@ SCENES: dict[str, Callable[[], QWidget]] = {
     "chart-open": chart_open,
     "chart-table": chart_table,
     "chart-context": chart_context,
+    "wizard": wizard,
+    "wizard-running": wizard_running,
+    "wizard-result": wizard_result,
 }
 
 

@@ -1,0 +1,302 @@
+"""A walk of the fix plan -> what the wizard shows; pure, so that every page can be read in a test."""
+
+from collections import Counter
+
+from kvstudio.advise.plan import Plan
+from kvstudio.advise.plan_values import Attempt, Trial, TrialKind, Verdict
+from kvstudio.budget.values import Budget, DeviceBudget
+from kvstudio.devices.values import Device
+from kvstudio.diagnose.values import Diagnosis
+from kvstudio.launch.config import LaunchConfig
+from kvstudio.ui import text
+from kvstudio.ui.command_words import words_of
+from kvstudio.ui.settings_table import BY_FIELD
+from kvstudio.ui.widgets import bar_geometry
+from kvstudio.ui.wizard.values import (
+    Action,
+    Change,
+    Fact,
+    Page,
+    Picture,
+    Progress,
+    RunEntry,
+    RunLine,
+    RunState,
+    Step,
+    WizardView,
+)
+from kvstudio.units import format_gib, format_room
+from kvstudio.verify.values import Check
+
+_TITLE_STATES = {"verified": "good", "no_fit": "bad", "stopped": "neutral"}
+
+
+def wizard_view(
+    plan: Plan, *, can_go_back: bool = False, progress: Progress | None = None, checks: tuple[Check, ...] = ()
+) -> WizardView:
+    """The window for a plan; `progress` while its pending trial is running, `checks` of the run that worked."""
+    primary: Action | None
+    if plan.pending is not None:
+        page = trial_page(plan, plan.pending, progress)
+        actions, primary = _trial_actions(plan.pending, can_go_back, progress is not None)
+    else:
+        assert plan.verdict is not None
+        page = result_page(plan, plan.verdict, checks)
+        actions, primary = _result_actions(plan.verdict, can_go_back)
+    return WizardView(
+        title=text.tr("Fix: make this launch work"),
+        wanted=wanted_words(plan),
+        entries=entries(plan, progress is not None),
+        later=_later(plan),
+        page=page,
+        actions=actions,
+        primary=primary,
+        note=text.tr("Every run is kept. You can close this window and go on later."),
+    )
+
+
+def _trial_actions(trial: Trial, can_go_back: bool, running: bool) -> tuple[tuple[Action, ...], Action | None]:
+    if running:
+        return (Action.CANCEL,), None
+    back = (Action.BACK,) if can_go_back else ()
+    skip = (Action.SKIP,) if trial.variable is not None else ()
+    return (Action.STOP, *back, *skip, Action.TRY), Action.TRY
+
+
+def _result_actions(verdict: Verdict, can_go_back: bool) -> tuple[tuple[Action, ...], Action]:
+    back = (Action.BACK,) if can_go_back else ()
+    if verdict.config is not None:
+        return (*back, Action.CLOSE, Action.REPORT, Action.USE, Action.COPY), Action.COPY
+    return (*back, Action.CLOSE, Action.REPORT), Action.REPORT
+
+
+# the left side
+
+
+def wanted_words(plan: Plan) -> str:
+    """What the launch was meant to be: `Wanted: context 65536, as typed`."""
+    first = plan.attempts[0].trial.predicted if plan.attempts else plan.pending.predicted if plan.pending else None
+    n_ctx = plan.wanted.n_ctx or (first.config.n_ctx if first else 0)
+    typed = text.tr("as typed") if plan.wanted.n_ctx else text.tr("the default")
+    return text.tr("Wanted: context {}, {}").format(n_ctx, typed) if n_ctx else text.tr("Wanted: the command as typed")
+
+
+def entries(plan: Plan, running: bool = False) -> tuple[RunEntry, ...]:
+    """The baseline, every run, and the next one."""
+    done = [RunEntry(text.tr("Baseline"), baseline_words(plan), RunState.NOTE)]
+    for i, attempt in enumerate(plan.attempts):
+        state = RunState.WORKED if attempt.worked else RunState.FAILED
+        done.append(RunEntry(attempt.trial.title, outcome_words(attempt), state, _number(attempt, i)))
+    if plan.pending is not None:
+        state, said = (RunState.RUNNING, text.tr("running")) if running else (RunState.NEXT, text.tr("next"))
+        done.append(RunEntry(plan.pending.title, prediction_words(plan.pending.predicted), state, said))
+    return tuple(done)
+
+
+def _number(attempt: Attempt, index: int) -> str:
+    return str(attempt.run_number if attempt.run_number is not None else index + 1)
+
+
+def baseline_words(plan: Plan) -> str:
+    """Build, number of devices, and who holds most of one: `b11434, 2 devices; python3 holds 7.6 GiB`."""
+    devices = plan.world.devices
+    build = f"b{plan.world.build}, " if plan.world.build else ""
+    count = text.tr("1 device") if len(devices) == 1 else text.tr("{} devices").format(len(devices))
+    holder = competing_words(devices)
+    return f"{build}{count}; {holder}" if holder else f"{build}{count}"
+
+
+def competing_words(devices: tuple[Device, ...]) -> str:
+    """The process that holds most memory of any device; empty where it is little or unknown."""
+    held = [(p.bytes, p.name) for d in devices for p in d.processes if p.bytes and d.total_bytes]
+    biggest = max(held, default=None)
+    total = max((d.total_bytes or 0 for d in devices), default=0)
+    if biggest is None or biggest[0] * 20 < total:
+        return ""
+    return text.tr("{} holds {}").format(biggest[1], format_room(biggest[0]))
+
+
+def outcome_words(attempt: Attempt) -> str:
+    """`works, CUDA1 17.8 of 24.0 GiB` or `KV cache on CUDA1, 0.9 GiB short`."""
+    if attempt.worked:
+        tight = tightest(attempt.trial.predicted)
+        if tight is None or tight.total_bytes is None:
+            return text.tr("works")
+        used = round(sum(a.bytes for a in bar_geometry.amounts(tight)))
+        total = format_gib(tight.total_bytes)
+        return text.tr("works, {} {} of {} GiB").format(tight.name, format_gib(used), total)
+    return failure_words(attempt.diagnosis, attempt.outcome)
+
+
+def failure_words(found: Diagnosis | None, outcome: str) -> str:
+    """Stage, device and shortage of a failed run, or what its log says."""
+    if found is None:
+        return outcome.replace("_", " ")
+    if found.memory_class == "memory" and found.requested_bytes and found.free_bytes is not None and found.device:
+        short = found.requested_bytes - found.free_bytes
+        if short > 0:
+            stage = _STAGES.get(found.stage or "", text.tr("memory"))
+            return text.tr("{} on {}, {} short").format(stage, found.device, format_room(short))
+    return found.title or found.summary
+
+
+_STAGES = {
+    "weights": "weights",
+    "kv": "KV cache",
+    "rs": "recurrent state",
+    "compute": "compute buffer",
+    "output": "output buffer",
+}
+
+
+def prediction_words(budget: Budget | None) -> str:
+    """What is expected of a run."""
+    if budget is None or budget.fits is None:
+        return text.tr("not known whether it fits")
+    if budget.fits:
+        return text.tr("predicted to fit")
+    failure = budget.first_failure
+    if failure is None:
+        return text.tr("predicted to be too large")
+    return text.tr("predicted to be {} short on {}").format(format_room(failure.short_bytes), failure.device)
+
+
+def tightest(budget: Budget | None) -> DeviceBudget | None:
+    """The device with least room; the host where there is no other."""
+    places = (budget.devices or (budget.host,)) if budget is not None else ()
+    known = [d for d in places if d.room_bytes is not None]
+    return min(known, key=lambda d: d.room_bytes or 0, default=None)
+
+
+def _later(plan: Plan) -> tuple[Step, ...]:
+    if plan.pending is None:
+        return ()
+    steps = [Step(text.tr("Result: root cause and working command"))]
+    if plan.pending.kind is not TrialKind.PUT_BACK:
+        steps.insert(0, Step(text.tr("Put every other change back, one by one")))
+    return tuple(steps)
+
+
+# the right side
+
+
+def change_of(before: LaunchConfig, trial: Trial) -> Change:
+    """The change as typed: the pieces of the command that go, and those that come."""
+    old, new = (Counter(word.text for word in words_of(config)) for config in (before, trial.config))
+    gone, come = list((old - new).elements()), list((new - old).elements())
+    flag = _flag(trial.variable, gone + come)
+    return Change(" ".join(gone) or f"no {flag}", " ".join(come) or f"no {flag}")
+
+
+def _flag(variable: str | None, pieces: list[str]) -> str:
+    if variable in BY_FIELD:
+        return BY_FIELD[variable].flag
+    return pieces[0].split(" ")[0] if pieces else str(variable)
+
+
+def caption(variable: str | None) -> str:
+    """What the settings panel calls a variable."""
+    if variable == "cache_type":
+        return text.tr("K and V type")
+    return BY_FIELD[variable].caption if variable in BY_FIELD else str(variable or "")
+
+
+def trial_page(plan: Plan, trial: Trial, progress: Progress | None = None) -> Page:
+    """One change: what, why, before, after, cost, command."""
+    parent = plan.attempts[trial.parent] if trial.parent is not None else None
+    change = None
+    if parent is not None:
+        note = text.tr("the only change from run {}").format(_number(parent, trial.parent or 0))
+        change = _noted(change_of(parent.trial.config, trial), note)
+    return Page(
+        section=caption(trial.variable) if trial.variable else text.tr("First run"),
+        title=trial.title,
+        change=change,
+        why_label=text.tr("Why"),
+        why=trial.why,
+        pictures=_pictures(parent, trial),
+        facts=() if progress is not None else facts(plan, trial),
+        progress=progress,
+        command_label=text.tr("Command for this try"),
+        config=trial.config,
+    )
+
+
+def _noted(change: Change, note: str) -> Change:
+    return Change(change.before, change.after, note)
+
+
+def _pictures(parent: Attempt | None, trial: Trial) -> tuple[Picture, ...]:
+    found = []
+    if parent is not None and parent.trial.predicted is not None:
+        number = parent.run_number if parent.run_number is not None else 1
+        said, state = (text.tr("worked"), "good") if parent.worked else (text.tr("failed"), "bad")
+        chip = text.tr("Run {}, {}").format(number, said)
+        found.append(Picture(text.tr("Before"), chip, state, parent.trial.predicted))
+    if trial.predicted is not None:
+        fits = trial.predicted.fits
+        state = "neutral" if fits is None else "good" if fits else "bad"
+        title = text.tr("After") if found else text.tr("As given")
+        said = text.capital(prediction_words(trial.predicted))
+        found.append(Picture(title, said, state, trial.predicted))
+    return tuple(found)
+
+
+def facts(plan: Plan, trial: Trial) -> tuple[Fact, ...]:
+    """What a change costs, what it leaves, how long the try takes."""
+    found = []
+    if trial.cost:
+        found.append(Fact(text.tr("Cost"), text.capital(trial.cost), text.tr("of this change alone")))
+    tight = tightest(trial.predicted)
+    if tight is not None and tight.room_bytes is not None:
+        room = tight.room_bytes
+        which = text.tr("on {}, the tighter device") if len(plan.world.devices) > 1 else text.tr("on {}")
+        words = text.tr("{} short").format(format_room(-room)) if room < 0 else format_room(room)
+        found.append(Fact(text.tr("Room left"), words, which.format(tight.name)))
+    seconds = max((a.seconds for a in plan.attempts), default=0.0)
+    if seconds > 0:
+        about = text.tr("About {} s").format(max(5, round(seconds / 5) * 5))
+        found.append(Fact(text.tr("This try"), about, text.tr("as long as the longest so far")))
+    left = plan.max_launches - len(plan.attempts)
+    found.append(
+        Fact(
+            text.tr("Launches"), text.tr("{} left").format(left), text.tr("of {} in one walk").format(plan.max_launches)
+        )
+    )
+    return tuple(found)
+
+
+def result_page(plan: Plan, verdict: Verdict, checks: tuple[Check, ...] = ()) -> Page:
+    """The end: root cause, runs, command."""
+    titles = {
+        "verified": text.tr("Verified: this command works"),
+        "no_fit": text.tr("This launch cannot be made to fit"),
+        "stopped": text.tr("Stopped before the end"),
+    }
+    return Page(
+        section=text.tr("Result"),
+        title=titles.get(verdict.outcome, verdict.outcome),
+        state=_TITLE_STATES.get(verdict.outcome, "neutral"),
+        why_label=text.tr("Root cause") if verdict.root_cause is not None else "",
+        why=verdict.says,
+        checks=checks,
+        runs=tuple(_run_line(plan, a, i) for i, a in enumerate(plan.attempts)),
+        command_label=text.tr("Command that works") if verdict.config is not None else "",
+        config=verdict.config,
+    )
+
+
+def _run_line(plan: Plan, attempt: Attempt, index: int) -> RunLine:
+    trial = attempt.trial
+    changed = text.tr("as given")
+    if trial.parent is not None:
+        change = change_of(plan.attempts[trial.parent].trial.config, trial)
+        changed = f"{change.before} → {change.after}"
+    predicted = _sizes({d.name: d.need_bytes for d in trial.predicted.devices} if trial.predicted else {})
+    printed = _sizes({name: size for name, size in attempt.printed_bytes.items() if name != bar_geometry.HOST})
+    outcome = text.tr("works") if attempt.worked else failure_words(attempt.diagnosis, attempt.outcome)
+    return RunLine(_number(attempt, index), changed, (predicted, printed), outcome, attempt.worked)
+
+
+def _sizes(sizes: dict[str, int]) -> str:
+    return ", ".join(f"{name} {format_gib(size)}" for name, size in sizes.items()) or "–"

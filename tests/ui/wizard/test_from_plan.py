@@ -1,0 +1,106 @@
+"""What the wizard says of a walk, read without a window."""
+
+from dataclasses import replace
+
+from kvstudio.advise.plan_values import Verdict
+from kvstudio.devices.values import Device, DeviceProcess
+from kvstudio.ui.wizard.from_plan import (
+    baseline_words,
+    change_of,
+    competing_words,
+    entries,
+    facts,
+    failure_words,
+    prediction_words,
+    wizard_view,
+)
+from kvstudio.ui.wizard.values import Action, RunState
+from kvstudio.units import GIB
+from tests.ui import samples, wizard_samples
+
+
+def test_the_record_names_baseline_runs_and_the_next():
+    rows = entries(wizard_samples.walking())
+    assert [(row.state, row.number) for row in rows] == [
+        (RunState.NOTE, ""),
+        (RunState.FAILED, "1"),
+        (RunState.WORKED, "2"),
+        (RunState.NEXT, "next"),
+    ]
+    assert rows[0].detail == "b11434, 2 devices; python3 holds 7.6 GiB"
+    assert rows[1].detail == "KV cache on CUDA1, 0.9 GiB short"
+    assert rows[2].detail == "works, CUDA1 18.0 of 24.0 GiB"
+    assert rows[3].detail == "predicted to fit"
+
+
+def test_a_page_shows_the_one_variable_as_typed():
+    page = wizard_view(wizard_samples.walking()).page
+    assert page.section == "Split ratio"
+    assert (page.change.before, page.change.after) == ("-ts 1,1", "no -ts")
+    assert page.change.note == "the only change from run 1"
+    assert [p.chip for p in page.pictures] == ["Run 1, failed", "Predicted to fit"]
+    assert [p.state for p in page.pictures] == ["bad", "good"]
+    assert page.config == wizard_samples.WORKS
+
+
+def test_a_changed_value_has_both_sides():
+    change = change_of(samples.CONFIG, wizard_samples.SMALLEST.trial)
+    assert (change.before, change.after) == ("-c 65536", "-c 4096")
+
+
+def test_costs_are_facts():
+    plan = wizard_samples.walking()
+    said = {fact.label: fact for fact in facts(plan, plan.pending)}
+    assert said["Cost"].value == "No cost"
+    assert said["Room left"].value == "1.8 GiB"
+    assert said["Room left"].note == "on CUDA1, the tighter device"
+    assert said["This try"].value == "About 20 s"
+    assert said["Launches"].value == "6 left"
+
+
+def test_the_foot_offers_what_makes_sense():
+    plan = wizard_samples.walking()
+    ready = wizard_view(plan, can_go_back=True)
+    assert ready.actions == (Action.STOP, Action.BACK, Action.SKIP, Action.TRY)
+    assert ready.primary is Action.TRY
+    running = wizard_view(plan, progress=wizard_samples.PROGRESS)
+    assert (running.actions, running.primary) == ((Action.CANCEL,), None)
+    assert running.entries[-1].state is RunState.RUNNING
+    first = replace(plan, attempts=(), pending=wizard_samples.AS_GIVEN.trial)
+    assert Action.SKIP not in wizard_view(first).actions, "the first run cannot be skipped"
+    done = wizard_view(wizard_samples.walked())
+    assert done.primary is Action.COPY
+    nothing = replace(wizard_samples.walked(), verdict=Verdict("no_fit", "Nothing helps.", None, None))
+    assert wizard_view(nothing).primary is Action.REPORT
+    assert Action.COPY not in wizard_view(nothing).actions
+
+
+def test_the_result_lists_every_controlled_run():
+    page = wizard_view(wizard_samples.walked(), checks=wizard_samples.CHECKS).page
+    assert page.state == "good"
+    assert page.why.startswith("It was the split ratio.")
+    assert [(run.number, run.change, run.worked) for run in page.runs] == [
+        ("1", "as given", False),
+        ("2", "-c 65536 → -c 4096", True),
+        ("3", "-ts 1,1 → no -ts", True),
+    ]
+    assert page.runs[2].sizes == ("CUDA0 21.2, CUDA1 14.6", "CUDA0 20.8, CUDA1 14.2")
+    assert len(page.checks) == 6
+
+
+def test_predictions_in_words():
+    assert prediction_words(samples.FAILS) == "predicted to be 0.9 GiB short on CUDA1"
+    assert prediction_words(None) == "not known whether it fits"
+
+
+def test_failures_without_figures_keep_the_words_of_the_diagnosis():
+    vague = replace(wizard_samples.REFUSED, free_bytes=None)
+    assert failure_words(vague, "failed") == "The KV cache did not fit on CUDA1"
+    assert failure_words(None, "timed_out") == "timed out"
+
+
+def test_little_memory_of_others_is_not_worth_a_word():
+    quiet = Device("CUDA0", "CUDA", total_bytes=24 * GIB, processes=(DeviceProcess(1, "Xorg", GIB // 4),))
+    assert competing_words((quiet,)) == ""
+    plan = replace(wizard_samples.walking(), world=replace(wizard_samples.world(), devices=(quiet,), build=None))
+    assert baseline_words(plan) == "1 device"
