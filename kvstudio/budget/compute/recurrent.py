@@ -207,7 +207,10 @@ class States:
         norm = g.w(il, "ssm_norm")
         if norm is not None:
             y = g.build_norm(g.reshape(y, inner // groups, groups, n, seqs), norm, None, "rms", il)
-        return g.mm(g.need(il, "ssm_out"), g.reshape(y, inner, n * seqs), g.w(il, "ssm_out", "scale"))
+        if modern:
+            return g.mm(g.need(il, "ssm_out"), g.reshape(y, inner, n * seqs), g.w(il, "ssm_out", "scale"))
+        cur = g.mm(g.need(il, "ssm_out"), g.reshape(y, inner, n, seqs), g.w(il, "ssm_out", "scale"))
+        return g.reshape(cur, cur.ne[0], n * seqs)
 
     # -- gated delta net -----------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ _NORM_ROPE = (
     ("ROPE", "VIEW", "SET_ROWS"),
     ("SCALE", "UNARY", "SCALE", "DSV4_HC_POST"),
 )
-OLD_PATTERNS = _TOPK
+OLD_PATTERNS = (_TOPK[0], _TOPK[1], _TOPK[3], _TOPK[4], *_SNAKE)
 NEW_PATTERNS = _TOPK + _SNAKE + _NORM_ROPE
 
 #: (first, second) operations that may follow each other at once although one reads the other.
@@ -165,7 +165,7 @@ class _Reorder:
             self._pull(self._next_reader(j, "MUL"), current)
         if op == "ADD" and before == "MUL_MAT":
             self._pull(self._next_reader(j, "ADD"), current)
-        if self.modern and op == "ADD" and before == "SSM_CONV":
+        if op == "ADD" and before == "SSM_CONV":
             self._pull(self._find(j, _PULL, lambda k: ops[k] == "UNARY" and nodes[k].src[0] is nodes[j]), current)
         if self.modern and op == "UNARY":
             self._pull(self._find(j, _PULL, lambda k: ops[k] == "MUL" and self._fuses(j, k)), current)
@@ -188,7 +188,7 @@ class _Reorder:
         nodes, ops = self.nodes, self.ops
         view = store = -1
         for k in range(rope + 1, min(rope + (_PULL if self.modern else 10), len(nodes))):
-            if self.used[k]:
+            if self.modern and self.used[k]:
                 continue
             if view == -1 and ops[k] == "VIEW" and nodes[k].src[0] is nodes[rope]:
                 view = k
