@@ -1,5 +1,6 @@
 """The llama.cpp programs of this machine: found, inspected and listed in the background, one of them chosen."""
 
+import os
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, Signal
@@ -73,6 +74,7 @@ class Binaries(QObject):
 
     def _on_found(self, paths: tuple[str, ...], preferred: str) -> None:
         self.note = ""
+        paths = tuple(path for path in paths if _launches(path))
         for path in paths:
             self._titles.setdefault(path, _short_title(path))
         self.list_changed.emit()
@@ -100,8 +102,6 @@ class Binaries(QObject):
 
 
 def _find(preferred: str) -> tuple[str, ...]:
-    import os
-
     from kvstudio.launch.binary import find
 
     found = find()
@@ -127,6 +127,9 @@ def _inspect_and_list(path: str, env: tuple[tuple[str, str], ...]) -> Chosen:
 
 
 def _short_title(path: str) -> str:
-    import os
-
     return os.path.basename(path)
+
+
+def _launches(path: str) -> bool:
+    """Whether it is a program that loads a model; `ggml-rpc-server` is a device, not a launch."""
+    return os.path.basename(path).lower().startswith(("llama-server", "llama-cli", "llama", "server"))

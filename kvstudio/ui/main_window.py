@@ -66,6 +66,7 @@ _FIRST_SIZE = (1280, 820)
 _LEAST_SIZE = (900, 600)
 _RUN_ICONS = {"model": "chip", "log": "file", "case": "recent"}
 _LOG_SHARE = 0.455
+DRY_RUN = "dry run"
 
 
 class MainWindow(QMainWindow):
@@ -494,7 +495,8 @@ class MainWindow(QMainWindow):
             self.chart.show_budget(new.budget, measured_in=measured, holders=holders(new.devices), glide=glide)
             said = None
             if new.budget is not None:
-                said = verdict(new.budget, new.config, new.chosen_devices, measured)
+                source = f"its {measured}" if measured == DRY_RUN else measured
+                said = verdict(new.budget, new.config, new.chosen_devices, source)
             self.chart.show_verdict(said)
             self._show_context()
         if old is None or old.fixes is not new.fixes:
@@ -534,6 +536,8 @@ class MainWindow(QMainWindow):
     def _show_state(self) -> None:
         case = self.store.case
         failed = case.diagnosis is not None and case.diagnosis.outcome == "failed"
+        last = case.runs[-1] if case.runs else None
+        verified = last is not None and last.outcome == "verified" and last.config == case.config
         can_launch = case.model is not None and case.binary is not None and not self.launching.running
         self.run_panel.show_ready(can_launch, "" if case.binary else tr("No llama-server was found: choose one first"))
         self.chart.set_fix_primary(False)
@@ -542,7 +546,7 @@ class MainWindow(QMainWindow):
             has_log=bool(case.log or case.runs),
             has_binary=case.binary is not None,
             running=self.launching.running,
-            primary=not failed,
+            primary=not failed and not verified,
         )
 
     def _show_binaries(self) -> None:
@@ -673,7 +677,7 @@ def measured_in(case: Case) -> str | None:
     if case.budget is None or not any(b.provenance is Provenance.MEASURED for b in case.budget.buffers):
         return None
     same = [run for run in case.runs if run.config == case.config and run.buffers]
-    return f"run {same[-1].number}" if same else "dry run"
+    return f"run {same[-1].number}" if same else DRY_RUN
 
 
 def _check(case: Case) -> OracleResult:

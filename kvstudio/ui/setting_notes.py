@@ -30,7 +30,7 @@ def effective(field: str, budget: Budget | None, typed: object) -> str:
     config = budget.config
     match field:
         case "n_ctx":
-            return str(config.n_ctx) if config.n_ctx != typed else ""
+            return str(config.n_ctx) if typed is not None and config.n_ctx != typed else ""
         case "n_parallel":
             if config.n_parallel == 1:
                 return "1" if typed != 1 else ""
