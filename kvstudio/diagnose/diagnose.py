@@ -10,6 +10,7 @@ from kvstudio.diagnose import missing, stage, steps, where, wording
 from kvstudio.diagnose.facts import RunFacts
 from kvstudio.diagnose.timeline import Mark, Timeline, last_run
 from kvstudio.diagnose.values import Cause, Diagnosis, Evidence, KeyLine, Outcome
+from kvstudio.runlog.facts import mib
 from kvstudio.runlog.parse import parse
 from kvstudio.runlog.signatures.row import Kind
 from kvstudio.runlog.values import AllocationFailed, BufferPrinted, LogEvent, LogLine, Note
@@ -344,14 +345,14 @@ def _nothing(run: Timeline, texts: dict[int, str]) -> Diagnosis:
 
 def _harmless(run: Timeline, harmless: tuple[Mark, ...], texts: dict[int, str]) -> Diagnosis:
     key = max(harmless, key=lambda m: (m.signature.rank, -m.place))
-    n_bytes = key.groups.get("mib")
+    n_bytes = _stated_bytes(key)
     driver = key.signature.cause == "unsupported"
     pinned = key.signature.name.startswith("pinned")
     says = _says(key)
     return Diagnosis(
         Outcome.OK, "not_memory" if driver else "memory", None if driver else key.signature.stage,
-        f"{_pinned_backend(run, key)}_Host" if pinned else None, _pinned_backend(run, key) if pinned else None,
-        round(float(n_bytes.replace(",", ".")) * 1024**2) if n_bytes else None, None, None,
+        f"{_pinned_backend(run, key, texts)}_Host" if pinned else None, _pinned_backend(run, key, texts) if pinned else None,
+        n_bytes, None, None,
         Cause.UNSUPPORTED if driver else Cause.HOST_MEMORY if pinned else Cause.UNKNOWN,
         _key_line(key, texts), tuple(Evidence(m.line, _says(m)) for m in harmless[:MAX_EVIDENCE]),
         "The GPU cannot be used" if driver else "A harmless warning",
@@ -360,8 +361,16 @@ def _harmless(run: Timeline, harmless: tuple[Mark, ...], texts: dict[int, str]) 
     )  # fmt: skip
 
 
-def _pinned_backend(run: Timeline, key: Mark) -> str:
-    return key.signature.backend or ("Vulkan" if "why2" in key.groups else "CUDA")
+def _stated_bytes(mark: Mark) -> int | None:
+    if "bytes" in mark.groups:
+        return int(mark.groups["bytes"])
+    return mib(mark.groups["mib"]) if "mib" in mark.groups else None
+
+
+def _pinned_backend(run: Timeline, key: Mark, texts: dict[int, str]) -> str:
+    text = texts.get(key.line, "").lower()
+    spoken = next((name for name in ("Vulkan", "SYCL", "CANN", "CUDA") if name.lower() in text), None)
+    return spoken or key.signature.backend or "CUDA"
 
 
 def _moved(run: Timeline, key: Mark, texts: dict[int, str]) -> Diagnosis:

@@ -17,6 +17,14 @@ from kvstudio.runlog.values import (
 _GPU = re.compile(r"(?:CUDA|ROCm|MUSA|Vulkan|SYCL|MTL|CANN|HTP|RPC|WebGPU)\d+|Metal|OpenCL|GPUOpenCL")
 
 
+#: Settings a command line states, where no line prints them.
+_FLAGS = {
+    "n_ctx": r"(?:-c|--ctx-size|--ctx_size|-n_ctx|--contextsize)",
+    "n_seq_max": r"(?:-np|--parallel)",
+    "n_ubatch": r"(?:-ub|--ubatch-size)",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class RunFacts:
     """Settings the log states (None where it does not), and the devices it names with their free and total bytes."""
@@ -43,7 +51,7 @@ def gather(run: Timeline) -> RunFacts:
     devices: dict[str, tuple[int | None, int | None]] = {}
     types: tuple[str | None, str | None] = (None, None)
     offloaded = None
-    commands = []
+    commands: list[str] = []
     for event in run.events:
         if isinstance(event, ConfigPrinted):
             config[event.key] = event.value
@@ -59,6 +67,9 @@ def gather(run: Timeline) -> RunFacts:
             offloaded = (event.offloaded, event.total)
         elif isinstance(event, CommandSeen):
             commands.append(event.text)
+    for field, flags in _FLAGS.items():
+        if field not in config and (value := _flag(commands, flags)):
+            config[field] = value
     return RunFacts(
         _int(config.get("n_ctx")), _int(config.get("n_ctx_train")),
         _int(config.get("n_seq_max") or config.get("n_parallel")), _int(config.get("n_ubatch")),
@@ -74,6 +85,11 @@ def _remember(devices: dict[str, tuple[int | None, int | None]], event: DevicePr
             event.free_bytes if event.free_bytes is not None else free,
             event.total_bytes if event.total_bytes is not None else total,
         )
+
+
+def _flag(commands: list[str], flags: str) -> str | None:
+    match = re.search(rf"(?:^|\s){flags}[ =](\d{{1,12}})\b", commands[-1]) if commands else None
+    return match[1] if match else None
 
 
 def _int(text: str | None) -> int | None:

@@ -60,6 +60,9 @@ def find(run: Timeline) -> Failure | None:
     if not with_groups:
         return None
     number, groups = with_groups[-1]
+    if _repeats_purpose(episodes, bounds, number):
+        # A retry that failed without a line of its own: what was refused stands before it.
+        number, groups = number - 1, episodes[number - 1]
     after = bounds[number] if number < len(bounds) else None
     earlier = tuple(g for n, gs in with_groups[:-1] for g in gs)
     retried = after if after is not None and after.kind is Kind.RETRY else None
@@ -71,6 +74,12 @@ def find(run: Timeline) -> Failure | None:
     open_retry = retried is not None and not resolved and not fatal and not _purpose_after(run, retried)
     first, *others = [g for g in groups if not _tolerated(run, g, groups)] or groups
     return Failure(first, tuple(others), earlier, resolved, open_retry, retried, successes[0] if successes else None)
+
+
+def _repeats_purpose(episodes: list[list[Group]], bounds: list[Mark], number: int) -> bool:
+    if number == 0 or not episodes[number - 1] or bounds[number - 1].kind is not Kind.RETRY:
+        return False
+    return all(not g.of(Kind.ALLOCATOR) and not g.of(Kind.BUFFER) for g in episodes[number])
 
 
 def _episodes(run: Timeline) -> tuple[list[list[Group]], list[Mark]]:

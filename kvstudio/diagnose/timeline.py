@@ -60,12 +60,22 @@ def last_run(events: Sequence[LogEvent]) -> Timeline:
 
 
 def _timeline(events: Sequence[LogEvent]) -> Timeline:
-    marks = tuple(
-        Mark(place, event.line, BY_NAME[event.signature], event)
-        for place, event in enumerate(events)
-        if isinstance(event, AllocationFailed | Note) and event.signature in BY_NAME
+    marks: list[Mark] = []
+    for place, event in enumerate(events):
+        if isinstance(event, AllocationFailed | Note) and event.signature in BY_NAME:
+            mark = Mark(place, event.line, BY_NAME[event.signature], event)
+            if not (marks and _explains(mark, marks[-1])):
+                marks.append(mark)
+    return Timeline(tuple(events), tuple(marks))
+
+
+def _explains(mark: Mark, before: Mark) -> bool:
+    """Vulkan's reason on the line after a refused pinned buffer belongs to that harmless line."""
+    return (
+        before.signature.name == "pinned"
+        and mark.signature.name in ("vulkan_exception", "vulkan_limit", "vulkan_no_type")
+        and mark.line - before.line <= 1
     )
-    return Timeline(tuple(events), marks)
 
 
 def _tells(run: Timeline) -> bool:

@@ -18,7 +18,10 @@ _MALLOC_BACKENDS = ("CUDA", "ROCm", "MUSA")
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """`name` is the buffer type as printed (`CUDA1`, `SYCL_Host`, `CPU`), or `device 1` when no line tells the backend."""
+    """`name` is the buffer type as printed (`CUDA1`, `SYCL_Host`, `CPU`), or `device 1` when no line tells the backend.
+
+    `free_bytes` is what the log printed last; `taken_bytes` what buffers printed since then took of it.
+    """
 
     name: str | None
     backend: str | None
@@ -27,6 +30,7 @@ class Where:
     free_bytes: int | None
     total_bytes: int | None
     limit_bytes: int | None
+    taken_bytes: int = 0
 
 
 def find(run: Timeline, group: Group) -> Where:
@@ -36,7 +40,8 @@ def find(run: Timeline, group: Group) -> Where:
     requested, exact = _requested(group)
     free, total = memory_of(run, name, group.start)
     limits = [m.event.limit_bytes for m in group.marks if isinstance(m.event, AllocationFailed) and m.event.limit_bytes]
-    return Where(name, backend, requested, exact, free, total, limits[0] if limits else None)
+    taken = _taken(run, name, group.start) if free is not None else 0
+    return Where(name, backend, requested, exact, free, total, limits[0] if limits else None, taken)
 
 
 def backend_of(name: str | None) -> str | None:
@@ -147,3 +152,14 @@ def memory_of(run: Timeline, name: str | None, before: int | None = None) -> tup
             free = event.free_bytes if event.free_bytes is not None else free
             total = event.total_bytes if event.total_bytes is not None else total
     return free, total
+
+
+def _taken(run: Timeline, name: str | None, before: int) -> int:
+    """Bytes of buffers the log prints on a device between its last free figure and a place."""
+    taken = 0
+    for event in run.events[:before]:
+        if isinstance(event, DevicePrinted) and event.name == name and event.free_bytes is not None:
+            taken = 0
+        elif isinstance(event, BufferPrinted) and event.name == name:
+            taken += event.bytes
+    return taken

@@ -49,8 +49,10 @@ def memory_sentence(stage: str | None, where: Where, because: str, *, resolved: 
         purpose = " while the model was running"
     start = device[0].upper() + device[1:]
     says = f"{start} refused {size}{purpose}: {because}."
-    if where.free_bytes is not None:
-        says += f" The log says {format_bytes(where.free_bytes)} were free there."
+    if where.free_bytes is not None and where.backend != "CPU":
+        says += f" {format_bytes(where.free_bytes)} were free there at the start"
+        taken = f", and {format_bytes(where.taken_bytes)} went to earlier buffers" if where.taken_bytes else ""
+        says += f"{taken}."
     if resolved:
         says += (
             " llama.cpp tried again without pipeline parallelism and went on: nothing is broken."
