@@ -79,3 +79,16 @@ def _quoted(part: str) -> str:
 def equivalent_names() -> tuple[str, ...]:
     """Other programs a command can be shown for."""
     return ("Ollama", "LM Studio", "vLLM")
+
+
+def equivalent_text(
+    target: str, config: LaunchConfig, model_name: str, n_ctx: int | None
+) -> tuple[str, str, tuple[str, ...]]:
+    """Another program's lines to copy, the same with secrets as dots, and what has no equivalent there."""
+    from kvstudio.launch.equivalents import equivalents
+
+    parts = [e for e in equivalents(config, model_name, n_ctx) if e.program == target]
+    titled = len(parts) > 1
+    text = "\n".join(f"# {e.where}\n{e.text.strip()}" if titled else e.text.strip() for e in parts)
+    shown = text.replace(config.api_key, _DOTS) if config.api_key else text
+    return text, shown, tuple(note for e in parts for note in e.notes)

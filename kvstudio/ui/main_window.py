@@ -478,7 +478,8 @@ class MainWindow(QMainWindow):
             self.devices_panel.show_devices(new.machine, new.what_if, new.chosen)
         if differs("config", "budget", "model", "chosen"):
             self.settings.show_case(new)
-            self.command.show_config(new.config, (new.model, new.budget))
+            n_ctx = new.budget.config.n_ctx if new.budget else None
+            self.command.show_config(new.config, new.model.name if new.model else "", n_ctx)
         if differs("binary", "machine"):
             self.strip.show_machine(new.binary, new.machine, self.binaries.note)
         if differs("model"):

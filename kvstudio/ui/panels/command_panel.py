@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
 from kvstudio.errors import KvStudioError
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.ui import theme
-from kvstudio.ui.command_words import Word, command_text, equivalent_names, words_of
+from kvstudio.ui.command_words import Word, command_text, equivalent_names, equivalent_text, words_of
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Radius, Size, Space, Step, Theme, Weight
 from kvstudio.ui.widgets.basic import Label, SectionLabel, icon_button, push_button
@@ -46,7 +46,7 @@ class CommandPanel(QWidget):
         self.setObjectName("commandPanel")
         self._config = LaunchConfig()
         self._target = "llama-server"
-        self._context: tuple[object, ...] = ()
+        self._context: tuple[str, int | None] = ("", None)
         self._build()
 
     def _build(self) -> None:
@@ -122,9 +122,9 @@ class CommandPanel(QWidget):
         column.addLayout(foot)
         self._editor.hide()
 
-    def show_config(self, config: LaunchConfig, context: tuple[object, ...] = ()) -> None:
-        """Draw the command of these settings; `context` is (model, budget) for other programs' equivalents."""
-        self._config, self._context = config, context
+    def show_config(self, config: LaunchConfig, model_name: str = "", n_ctx: int | None = None) -> None:
+        """Draw the command of these settings; `n_ctx` is the effective context, for other programs' equivalents."""
+        self._config, self._context = config, (model_name, n_ctx)
         self._fill_targets()
         self._draw()
 
@@ -224,8 +224,8 @@ class CommandPanel(QWidget):
             self._box.show_words(words_of(self._config), "")
             notes: tuple[str, ...] = ()
         else:
-            text, notes = equivalent_text(self._target, self._config, self._context)
-            self._box.show_text(text)
+            text, shown, notes = equivalent_text(self._target, self._config, *self._context)
+            self._box.show_words(tuple(Word(line) for line in shown.splitlines()), text)
         self._notes.setText("\n".join(notes))
         self._notes.setVisible(bool(notes))
 
@@ -252,10 +252,6 @@ class _CommandBox(QWidget):
         self.setAccessibleName(" ".join(w.text for w in words))
         self.updateGeometry()
         self.update()
-
-    def show_text(self, text: str) -> None:
-        """Draw another program's lines as they are."""
-        self.show_words(tuple(Word(line) for line in text.splitlines()), text)
 
     def heightForWidth(self, width: int) -> int:
         lines = len(self._lines(width))
