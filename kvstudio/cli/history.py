@@ -2,11 +2,12 @@
 
 import argparse
 import time
+from dataclasses import asdict
 
-from kvstudio.case.history import History, compare
-from kvstudio.cli.output import DONE, emit, emit_json, table
+from kvstudio.case.history import Comparison, History, compare
+from kvstudio.cli.output import DONE, emit, emit_json, message, table
 from kvstudio.cli.places import history_dir
-from kvstudio.errors import StoreError
+from kvstudio.units import format_bytes
 from kvstudio.verify.json import to_json
 from kvstudio.verify.values import Run
 
@@ -18,20 +19,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     history = History(history_dir())
-    runs = {run.number: run for run in history.load()}
     if args.compare:
-        first, second = (_find(runs, number) for number in args.compare)
-        _compare(first, second, as_json=args.json)
-    elif args.show is not None:
-        emit_json(to_json(_find(runs, args.show)))
-    elif args.json:
-        emit_json({"schema": "kvstudio.history/1", "runs": [{"number": n, **to_json(r)} for n, r in runs.items()]})
-    else:
-        rows = [[str(n), _when(r), r.outcome.value, f"{r.seconds:.0f} s", r.config.model_path] for n, r in runs.items()]
-        for line in table(rows, right=(0,)):
-            emit(line)
-        if not rows:
-            emit("No run was kept yet.")
+        _show_comparison(compare(*(history.load(number) for number in args.compare)), as_json=args.json)
+        return DONE
+    if args.show is not None:
+        emit_json(to_json(history.load(args.show).run))
+        return DONE
+    listing = history.list()
+    for note in listing.notes:
+        message(note)
+    if args.json:
+        runs = [{"number": entry.number, "model": entry.title, **to_json(entry.run)} for entry in listing.entries]
+        emit_json({"schema": "kvstudio.history/1", "runs": runs})
+        return DONE
+    rows = [
+        [str(e.number), _when(e.run), e.run.outcome.value.replace("_", " "), f"{e.run.seconds:.0f} s", e.title]
+        for e in listing.entries
+    ]
+    for line in table(rows, right=(0,)):
+        emit(line)
+    if not rows:
+        emit("No run was kept yet.")
     return DONE
 
 
@@ -39,16 +47,27 @@ def _when(run: Run) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started_at))
 
 
-def _find(runs: dict[int, Run], number: int) -> Run:
-    if number not in runs:
-        raise StoreError(f"there is no run {number}.", "kvstudio-cli history lists them.")
-    return runs[number]
-
-
-def _compare(first: Run, second: Run, *, as_json: bool) -> None:
-    rows = [(row.what, row.first, row.second) for row in compare(first, second)]
+def _show_comparison(found: Comparison, *, as_json: bool) -> None:
+    first, second = found.before.number, found.after.number
     if as_json:
-        emit_json({"schema": "kvstudio.compare/1", "rows": [dict(zip(("what", "first", "second"), r)) for r in rows]})
+        emit_json({
+            "schema": "kvstudio.compare/1",
+            "runs": [first, second],
+            "says": found.says,
+            "regression": found.regression,
+            "changes": [{"setting": name, "before": old, "after": new} for name, old, new in found.changes],
+            "sizes": [asdict(row) for row in found.sizes],
+            "outcomes": [outcome.value for outcome in found.outcomes],
+        })  # fmt: skip
         return
-    for line in table([["", f"run {first.number}", f"run {second.number}"], *(list(map(str, row)) for row in rows)]):
+    emit(found.says)
+    rows = [["", f"run {first}", f"run {second}"]]
+    rows += [[name, str(old), str(new)] for name, old, new in found.changes]
+    rows += [[f"{r.device} {r.kind}", _size(r.before_printed), _size(r.after_printed)] for r in found.sizes]
+    rows.append(["outcome", *(outcome.value.replace("_", " ") for outcome in found.outcomes)])
+    for line in table(rows):
         emit(line)
+
+
+def _size(n_bytes: int | None) -> str:
+    return "-" if n_bytes is None else format_bytes(n_bytes)

@@ -41,5 +41,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _solve(variable: str) -> Callable[[Inputs], int | None]:
-    solver = {"n_ctx": largest_n_ctx, "n_parallel": most_parallel, "n_gpu_layers": fewest_cpu_layers}[variable]
-    return lambda inputs: solver(inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build)
+    def solve(inputs: Inputs) -> int | None:
+        found = {"n_ctx": largest_n_ctx, "n_parallel": most_parallel, "n_gpu_layers": fewest_cpu_layers}[variable](
+            inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build
+        )
+        if variable == "n_gpu_layers" and found is not None:
+            return inputs.model.n_layer_all + 1 - found
+        return found
+
+    return solve

@@ -78,7 +78,6 @@ def options_of(args: argparse.Namespace) -> LaunchOptions:
         concurrent=args.concurrent,
         fill_context=args.fill_context,
         timeout_s=args.timeout,
-        log_dir=str(history_dir() / "logs"),
         address_space_limit_bytes=args.limit_memory,
     )
 
@@ -100,20 +99,42 @@ def run_once(
     inputs: Inputs, config: LaunchConfig, budget: Budget | None, options: LaunchOptions, title: str = ""
 ) -> Run:
     """One test launch with a progress line; the run is kept in the history. Ctrl+C cancels it in good order."""
+    binary, history = need_binary(inputs), History(history_dir())
+    try:
+        number, folder = history.begin(config)
+        options = replace(options, number=number, log_dir=str(folder))
+    except StoreError as error:
+        message(f"the run will not be kept: {error.message}")
+        number = 0
+    run = _watched(inputs, config, binary, budget, options, title)
+    if number:
+        try:
+            return history.finish(number, run, model_name=inputs.model.name, budget=budget).run
+        except StoreError as error:
+            message(f"the run could not be kept: {error.message}")
+    return run
+
+
+def _watched(
+    inputs: Inputs, config: LaunchConfig, binary: Binary, budget: Budget | None, options: LaunchOptions, title: str
+) -> Run:
+    """The launch on a thread of its own, so that Ctrl+C reaches us at once and the child is ended by the runner."""
     progress, cancel = Progress(), threading.Event()
-    history = History(history_dir())
-    options = replace(options, number=history.next_number())
     finished: list[Run] = []
     failure: list[BaseException] = []
+
+    def on_phase(phase: Phase, state: str, _at: float) -> None:
+        if state == "running":
+            progress.show(f"{title} {PHASES.get(phase, phase.value)}\u2026".strip())
 
     def work() -> None:
         try:
             finished.append(
                 test_launch(
                     config,
-                    need_binary(inputs),
+                    binary,
                     options=options,
-                    on_phase=lambda phase, *_: progress.show(f"{title} {PHASES.get(phase, phase.value)}…".strip()),
+                    on_phase=on_phase,
                     cancel=cancel,
                     budget=budget,
                     machine=inputs.machine,
@@ -122,7 +143,6 @@ def run_once(
         except BaseException as error:  # handed to the waiting thread, which raises it
             failure.append(error)
 
-    # The launch runs beside us so that Ctrl+C reaches us at once and the child is ended by the runner, not by luck.
     thread = threading.Thread(target=work, name="kvstudio-launch")
     thread.start()
     while thread.is_alive():
@@ -133,9 +153,4 @@ def run_once(
     progress.clear()
     if failure:
         raise failure[0]
-    run = finished[0]
-    try:
-        history.add(run)
-    except StoreError as error:
-        message(f"the run could not be kept: {error.message}")
-    return run
+    return finished[0]
