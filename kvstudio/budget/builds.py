@@ -8,6 +8,8 @@ NEWEST = KNOWN[-1]
 MIXED_BATCH = 11434
 #: First build known to have an MTP graph for glm4moe; before, its MTP block keeps cells and no weights.
 GLM4MOE_MTP = 11434
+#: First build known whose --fit gives every slot of a split pool the whole trained context when -c is not typed.
+FIT_PER_STREAM = 11434
 #: First build known to replace --no-mmap, --mlock and --direct-io by --load-mode.
 LOAD_MODE = 11434
 

@@ -88,7 +88,8 @@ class _Forms:
 
     @cached_property
     def mixed(self) -> bool:
-        return self.rule.mixed_batch and builds.follows(self.effective.build, builds.MIXED_BATCH)
+        newer = builds.follows(self.effective.build, builds.MIXED_BATCH)
+        return self.rule.mixed_batch and newer and not self.effective.mtp_context
 
     @cached_property
     def embedding(self) -> int:
@@ -152,7 +153,9 @@ class _Forms:
     def feed_forward(self, device: str | None) -> int:
         """The widest feed-forward of the layers a device holds."""
         widths = _ff_widths(self.model)
-        held = [il for il in range(self.model.n_layer) if self.placement.layer_device[il] == device]
+        first, last = (self.model.n_layer, self.model.n_layer_all) if self.effective.mtp_context else (0, None)
+        slots = range(self.model.n_layer_all)[first : last or self.model.n_layer]
+        held = [il for il in slots if self.placement.layer_device[il] == device]
         used = self.model.n_expert_used
         best = 0
         for il in held:

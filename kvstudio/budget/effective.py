@@ -71,7 +71,7 @@ def resolve(model: ModelInfo, config: LaunchConfig, n_devices: int, build: int |
     embeddings, pooled = _embeddings(model, config, program)
     n_draft = _n_draft(config)
     causal = bool(model.hparams["causal_attn"])
-    n_ctx, n_batch, n_ubatch, asked_batch = _batches(model, config, program, slots, embeddings, causal)
+    n_ctx, n_batch, n_ubatch, asked_batch = _batches(model, config, program, slots, embeddings, causal, number)
     n_ctx, n_ctx_seq = _contexts(n_ctx, slots, unified, said)
     flash = _flash_attn(model, config, rule, said)
     _check_cache_types(model, config, flash, said)
@@ -152,7 +152,7 @@ def _embeddings(model: ModelInfo, config: LaunchConfig, program: Program) -> tup
 
 
 def _batches(
-    model: ModelInfo, config: LaunchConfig, program: Program, slots: int, embeddings: bool, causal: bool
+    model: ModelInfo, config: LaunchConfig, program: Program, slots: int, embeddings: bool, causal: bool, number: int
 ) -> tuple[int, int, int, int]:
     """(n_ctx before padding, n_batch, n_ubatch, n_batch before the context limits it)."""
     n_batch = _positive(config.n_batch, _DEFAULT_BATCH)
@@ -162,9 +162,17 @@ def _batches(
     n_ctx = config.n_ctx if config.n_ctx is not None else program.n_ctx
     if config.kv_unified_per_slot and config.n_ctx is None:
         n_ctx = slots * config.kv_unified_per_slot
-    n_ctx = n_ctx if n_ctx > 0 else model.n_ctx_train
+    if n_ctx <= 0:
+        n_ctx = model.n_ctx_train * _fitted_streams(config, program, slots, number)
     limited = min(n_ctx, n_batch) if causal else n_batch
     return n_ctx, limited, min(limited, n_ubatch or n_batch), n_batch
+
+
+def _fitted_streams(config: LaunchConfig, program: Program, slots: int, build: int) -> int:
+    """How often --fit counts the trained context when none is typed: once per stream of a pool that is not shared."""
+    fits = program.fits and config.fit is not False and config.split_mode != "tensor"
+    shared = bool(config.kv_unified) or (program.server and (config.n_parallel or program.n_parallel) < 0)
+    return slots if fits and not shared and builds.follows(build, builds.FIT_PER_STREAM) else 1
 
 
 def _positive(value: int | None, default: int) -> int:

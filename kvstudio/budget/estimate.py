@@ -5,6 +5,17 @@ from dataclasses import dataclass, replace
 
 from kvstudio.budget import explain, failure
 from kvstudio.budget.effective import resolve
+from kvstudio.budget.extras import (
+    Extras,
+    adapter_buffers,
+    control_vector_buffers,
+    draft_config,
+    draft_context,
+    draft_effective,
+    mtp_buffers,
+    projector_buffers,
+)
+from kvstudio.budget.extras import notes as extra_notes
 from kvstudio.budget.graphs import compute_buffers
 from kvstudio.budget.kv import cache_buffers, cache_specs
 from kvstudio.budget.output import output_buffer_type, output_bytes
@@ -18,6 +29,7 @@ from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
 
 HOST = "Host"
+_NO_EXTRAS = Extras()
 
 
 def estimate(
@@ -27,11 +39,12 @@ def estimate(
     host: Device | None = None,
     build: int | None = None,
     overhead: Mapping[str, int] | None = None,
+    extras: Extras = _NO_EXTRAS,
 ) -> Budget:
     """What this launch asks of each device and of the host, before `--fit` changes anything.
 
     `devices` are the ones llama.cpp would see, `host` the machine's memory, `overhead` bytes learned per device name
-    that no buffer explains.
+    that no buffer explains, `extras` the launch's other files. Sums include every context of the launch.
     """
     effective = resolve(model, config, len(devices), build)
     placement = place(model, effective, devices, config, host)
@@ -42,6 +55,7 @@ def estimate(
         notes=effective.notes + placement.notes,
     )
     buffers, caches = all_buffers(model, effective, placement, config)
+    buffers += _extra_buffers(model, effective, placement, config, devices, build, extras)
     used = [device for name in placement.devices for device in devices if device.name == name]
     sums = _sums(buffers)
     parts = tuple(_device(device, sums, placement, overhead or {}) for device in used)
@@ -54,7 +68,12 @@ def estimate(
         buffers=buffers,
         caches=caches,
         first_failure=failure.first(buffers, parts, host_part, placement, effective),
-        notes=(*effective.errors, *effective.notes, *explain.model_notes(model, effective)),
+        notes=(
+            *effective.errors,
+            *effective.notes,
+            *explain.model_notes(model, effective),
+            *extra_notes(config, extras),
+        ),
     )
 
 
@@ -88,6 +107,27 @@ def all_buffers(
         for name, (n_bytes, provenance, why) in compute_buffers(model, effective, placement, config).items()
     ]
     return tuple(buffers), caches + state_caches
+
+
+def _extra_buffers(
+    model: ModelInfo,
+    effective: EffectiveConfig,
+    placement: Placement,
+    config: LaunchConfig,
+    devices: tuple[Device, ...],
+    build: int | None,
+    extras: Extras,
+) -> tuple[Buffer, ...]:
+    """Everything besides the main context, in the order llama.cpp makes it."""
+    found = [*adapter_buffers(extras.adapters, placement), *control_vector_buffers(model, placement, config)]
+    if extras.draft is not None:
+        own = draft_config(config, effective)
+        resolved = draft_effective(resolve(extras.draft, own, len(devices), build), config, mtp=False)
+        where = place(extras.draft, resolved, devices, own)
+        found += draft_context(all_buffers(extras.draft, resolved, where, own)[0])
+    found += mtp_buffers(model, effective, placement, config)
+    found += projector_buffers(extras.projector, placement, config)
+    return tuple(found)
 
 
 def _weights(

@@ -54,13 +54,12 @@ _CACHE_WORDS = {
 
 def cache(model: ModelInfo, effective: EffectiveConfig, part: CacheBuffer) -> str:
     """Why one cache's buffer has its size, and why the popular formula does not give it."""
-    cells = {"kv": effective.n_ctx_seq}.get(part.kind)
     layers = "1 layer" if part.layers == 1 else f"{part.layers} layers"
     words = _CACHE_WORDS.get(part.kind, part.kind)
     types = effective.cache_type_k if not part.v_bytes else f"{effective.cache_type_k}/{effective.cache_type_v}"
-    size = f"{cells} cells of " if cells else ""
+    streams = "" if effective.kv_unified or effective.n_parallel == 1 else f" in each of {effective.n_parallel} slots"
     reason = popular_formula(model, effective) if part.kind in ("kv", "kv_swa") else ""
-    return f"{size}{words} for {layers} in {types}{reason}."
+    return f"{part.cells} cells{streams} of {words} for {layers} in {types}{reason}."
 
 
 def popular_formula(model: ModelInfo, effective: EffectiveConfig) -> str:

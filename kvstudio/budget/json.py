@@ -6,6 +6,7 @@ from kvstudio.budget.values import Budget, Buffer, Cache, DeviceBudget, Effectiv
 from kvstudio.model.values import ModelInfo
 
 SCHEMA = "kvstudio.budget/1"
+_MAIN = "main"
 _KINDS = ("model_bytes", "kv_bytes", "rs_bytes", "compute_bytes", "output_bytes")
 
 
@@ -17,8 +18,8 @@ def to_json(model: ModelInfo, budget: Budget) -> dict[str, Any]:
         "model": _model(model),
         "config": _config(budget.config),
         "offloaded_layers": list(budget.offloaded_layers),
-        "devices": [_device(device) for device in budget.devices],
-        "host": {kind: getattr(budget.host, kind) for kind in _KINDS},
+        "devices": [_device(device, budget) for device in budget.devices],
+        "host": {**_kinds(None, budget), "extra_bytes": _extra(None, budget)},
         "buffers": [_buffer(buffer) for buffer in budget.buffers],
         "caches": [_cache(cache) for cache in budget.caches],
         "fits": budget.fits,
@@ -48,12 +49,28 @@ def _config(config: EffectiveConfig) -> dict[str, Any]:
     return {name: getattr(config, name) for name in names.split()}
 
 
-def _device(device: DeviceBudget) -> dict[str, Any]:
+def _kinds(device: str | None, budget: Budget) -> dict[str, int]:
+    """Bytes of the main context by kind."""
+    sums = dict.fromkeys(_KINDS, 0)
+    for buffer in budget.buffers:
+        if buffer.device == device and buffer.context == _MAIN:
+            sums[f"{buffer.kind.value}_bytes"] += buffer.bytes or 0
+    return sums
+
+
+def _extra(device: str | None, budget: Budget) -> int:
+    """Bytes of what a launch has besides the main context."""
+    parts = (buffer.bytes or 0 for buffer in budget.buffers if buffer.device == device and buffer.context != _MAIN)
+    return sum(parts)
+
+
+def _device(device: DeviceBudget, budget: Budget) -> dict[str, Any]:
     return {
         "name": device.name,
         "total_bytes": device.total_bytes,
         "free_bytes": device.free_bytes,
-        **{kind: getattr(device, kind) for kind in _KINDS},
+        **_kinds(device.name, budget),
+        "extra_bytes": _extra(device.name, budget),
         "overhead_bytes": device.overhead_bytes,
         "other_bytes": device.other_bytes,
         "need_bytes": device.need_bytes,
@@ -69,6 +86,7 @@ def _buffer(buffer: Buffer) -> dict[str, Any]:
         "bytes": buffer.bytes,
         "provenance": buffer.provenance.value,
         "why": buffer.why,
+        "context": buffer.context,
     }
 
 

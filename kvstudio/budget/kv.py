@@ -41,6 +41,7 @@ class CacheBuffer:
     v_bytes: int
     bytes: int
     layers: int
+    cells: int
 
 
 def cache_specs(model: ModelInfo, effective: EffectiveConfig) -> tuple[CacheSpec, ...]:
@@ -209,15 +210,15 @@ def _parts(
         total[3] += 1
     names = dict(zip(placement.devices, placement.buffer_types, strict=True))
     return [
-        _buffer(spec.kind, CPU if device is None else names[device], device, sums[device])
+        _buffer(spec, CPU if device is None else names[device], device, sums[device])
         for device in (*placement.devices, None)
         if device in sums
     ]
 
 
-def _buffer(kind: str, name: str, device: str | None, sums: list[int]) -> CacheBuffer:
+def _buffer(spec: CacheSpec, name: str, device: str | None, sums: list[int]) -> CacheBuffer:
     k_bytes, v_bytes, n_bytes, layers = sums
-    return CacheBuffer(kind, name, device, k_bytes, v_bytes, n_bytes, layers)
+    return CacheBuffer(spec.kind, name, device, k_bytes, v_bytes, n_bytes, layers, spec.cells)
 
 
 def _tensor(kind: TensorType, width: int, rows: int, trait: BackendTraits | None) -> tuple[int, int]:

@@ -70,7 +70,10 @@ class EffectiveConfig:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """One buffer as the log will name it; `device` is None for host memory, `bytes` None when unknown."""
+    """One buffer as the log will name it; `device` is None for host memory, `bytes` None when unknown.
+
+    `context` says whose it is: `main`, or what a launch has besides (`mtp`, `draft`, `mmproj`, `lora`).
+    """
 
     name: str
     device: str | None
@@ -78,6 +81,7 @@ class Buffer:
     bytes: int | None
     provenance: Provenance
     why: str
+    context: str = "main"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kvstudio.budget.estimate import estimate
-from kvstudio.budget.values import Budget, BufferKind
+from kvstudio.budget.values import Budget, Buffer, BufferKind
 from kvstudio.devices.values import Device
 from kvstudio.header.types import TENSOR_TYPES
 from kvstudio.header.values import ArrayValue, Header, MetadataValue, Shard, TensorInfo
@@ -111,19 +111,26 @@ def compare(row: dict[str, Any], budget: Budget) -> list[Field]:
     fields = [Field("config", key, value, _config(budget, key)) for key, value in row["config"].items()]
     fields.append(Field("offloaded", "", tuple(row["offloaded"]), budget.offloaded_layers))
     fields.append(Field("copies", "", row["copies"], budget.config.pipeline_copies))
-    parts = {device.name: device for device in budget.devices} | {"host": budget.host}
     for where, want in row["want"].items():
-        part = parts.get(where)
-        fields.append(Field("model", where, want["model"], part.model_bytes if part else 0))
-        context = part.kv_bytes + part.rs_bytes if part else 0
+        fields.append(Field("model", where, want["model"], _main(budget, where, BufferKind.MODEL)))
+        context = _main(budget, where, BufferKind.KV) + _main(budget, where, BufferKind.RS)
         fields.append(Field("context", where, want["context"], context))
     fields.append(Field("host buffers", "", _measured_host(row), _host_buffers(budget)))
-    output = [(b.name, round(b.bytes / MIB, 2)) for b in budget.buffers if b.kind is BufferKind.OUTPUT and b.bytes]
+    output = [(b.name, round(b.bytes / MIB, 2)) for b in _of(budget, BufferKind.OUTPUT) if b.bytes]
     fields.append(Field("output", "", [tuple(pair) for pair in row["output"]], output))
     for where, want in row["want"].items():
-        part = parts.get(where)
-        fields.append(Field("compute", where, want["compute"], part.compute_bytes if part else 0))
+        fields.append(Field("compute", where, want["compute"], _main(budget, where, BufferKind.COMPUTE)))
     return fields
+
+
+def _of(budget: Budget, kind: BufferKind) -> list[Buffer]:
+    """Buffers of one kind that belong to the main context."""
+    return [buffer for buffer in budget.buffers if buffer.kind is kind and buffer.context == "main"]
+
+
+def _main(budget: Budget, where: str, kind: BufferKind) -> int:
+    device = None if where == "host" else where
+    return sum(buffer.bytes or 0 for buffer in _of(budget, kind) if buffer.device == device)
 
 
 def _config(budget: Budget, key: str) -> Any:
@@ -142,9 +149,7 @@ def _measured_host(row: dict[str, Any]) -> dict[str, int]:
 
 def _host_buffers(budget: Budget) -> dict[str, int]:
     return {
-        buffer.name: buffer.bytes
-        for buffer in budget.buffers
-        if buffer.kind is BufferKind.MODEL and buffer.device is None and buffer.bytes
+        buffer.name: buffer.bytes for buffer in _of(budget, BufferKind.MODEL) if buffer.device is None and buffer.bytes
     }
 
 
