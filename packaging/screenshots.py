@@ -154,10 +154,11 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--scheme", choices=("light", "dark"), default="light")
     parser.add_argument("--only", choices=tuple(SCENES))
+    parser.add_argument("--system-fonts", action="store_true", help="the desktop's fonts, not those of the pictures")
     options = parser.parse_args()
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     app = QApplication(sys.argv[:1])
-    families = QFontDatabase.families()
+    families = [] if options.system_fonts else QFontDatabase.families()
     inter = "Inter" if "Inter" in families else ""
     jetbrains = "JetBrains Mono" if "JetBrains Mono" in families else ""
     followed = theme.apply(app, theme.Scheme(options.scheme), family=inter, mono_family=jetbrains)

@@ -66,10 +66,8 @@ class _Engine(QIconEngine):
         return self.scaledPixmap(size, mode, state, 1.0)
 
     def scaledPixmap(self, size: QSize, mode: QIcon.Mode, state: QIcon.State, scale: float) -> QPixmap:
-        # Qt asks in device pixels and wants the picture marked with the ratio afterwards.
-        image = QPixmap(_tinted(self._name, self._color(mode).name(), size.width(), size.height(), 1.0))
-        image.setDevicePixelRatio(scale)
-        return image
+        # The size is in logical pixels, whatever the ratio (Qt 6.8 and newer).
+        return QPixmap(_tinted(self._name, self._color(mode).name(), size.width(), size.height(), scale))
 
     def clone(self) -> QIconEngine:
         return _Engine(self._name, self._role)

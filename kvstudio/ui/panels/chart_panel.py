@@ -13,7 +13,7 @@ from kvstudio.budget.values import Budget, BufferKind, Provenance
 from kvstudio.ui import text
 from kvstudio.ui.models.budget_table import BudgetTableModel
 from kvstudio.ui.theme import Space, Step, Weight
-from kvstudio.ui.widgets.basic import Chip, Label, SegmentedSwitch, Surface
+from kvstudio.ui.widgets.basic import Chip, Label, SegmentedSwitch, Surface, show
 from kvstudio.ui.widgets.budget_bars import BudgetBars
 from kvstudio.ui.widgets.context_page import ContextPage
 from kvstudio.ui.widgets.fix_rows import FixRows
@@ -194,11 +194,10 @@ class ChartPanel(Surface):
         """
         self._budget = budget
         self.bars.show_budget(budget, holders=holders, glide=glide)
-        self._model.show_budget(budget)
+        self._fill_table()
         self._show_kinds()
         if budget is not None:
             self._chip.show_chip(*source_words(budget, measured_in))
-        self.table.updateGeometry()
         self._scroll.fit()
         self._arrange()
 
@@ -261,25 +260,35 @@ class ChartPanel(Surface):
             kinds = tuple(kind for kind in kinds if kind is not BufferKind.OUTPUT)
         self.legend.show_kinds(kinds)
 
+    def _fill_table(self) -> None:
+        # A drag repaints the bars sixty times a second; the table waits until it is looked at.
+        if self.view() == TABLE or self._budget is None:
+            self._model.show_budget(self._budget)
+            self.table.updateGeometry()
+
     def _on_view_picked(self, view: str) -> None:
+        self._fill_table()
         self._show_kinds()
         self._arrange()
         self.view_changed.emit(view)
 
     def _arrange(self) -> None:
         view, some = self.view(), self._budget is not None
-        self._nothing.setVisible(not some)
-        self._chip.setVisible(some)
-        self.switch.setEnabled(some)
-        self._legend_area.setVisible(some and view != TABLE)
-        self._areas.setVisible(view == CONTEXT)
-        self._scroll.setVisible(some and view == BARS)
-        self.table.setVisible(some and view == TABLE)
-        self._context_scroll.setVisible(some and view == CONTEXT)
         about = some and view != CONTEXT
         has_verdict = about and self._verdict is not None
         has_fixes = about and not self._open_run and bool(self.fixes.fixes())
-        self.verdict.setVisible(has_verdict)
-        self._over_verdict.setVisible(has_verdict)
-        self.fixes.setVisible(has_fixes)
-        self._over_fixes.setVisible(has_fixes)
+        self.switch.setEnabled(some)
+        for part, shown in (
+            (self._nothing, not some),
+            (self._chip, some),
+            (self._legend_area, some and view != TABLE),
+            (self._areas, view == CONTEXT),
+            (self._scroll, some and view == BARS),
+            (self.table, some and view == TABLE),
+            (self._context_scroll, some and view == CONTEXT),
+            (self.verdict, has_verdict),
+            (self._over_verdict, has_verdict),
+            (self.fixes, has_fixes),
+            (self._over_fixes, has_fixes),
+        ):
+            show(part, shown)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 
 from kvstudio.budget.values import Budget, BufferKind, DeviceBudget, FirstFailure
@@ -139,6 +140,7 @@ class BarLayout:
         return None
 
 
+@lru_cache(maxsize=2048)
 def amounts(device: DeviceBudget) -> tuple[Amount, ...]:
     """Kinds with memory, in the order they are drawn; what others hold is what is not free where nobody says."""
     known = {kind: device.of(kind) for kind in BufferKind}

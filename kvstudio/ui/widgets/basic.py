@@ -70,6 +70,12 @@ class Label(QLabel):
             self._colour()
 
 
+def show(part: QWidget, shown: bool) -> None:
+    """Show or hide a part, at no cost when nothing changes."""
+    if part.isHidden() is shown:
+        part.setVisible(shown)
+
+
 class SectionLabel(Label):
     """The small heading above a group."""
 

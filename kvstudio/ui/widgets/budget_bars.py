@@ -376,7 +376,8 @@ class BudgetBars(QWidget):
 
     def _paint_bracket(self, painter: QPainter, row: Row, current: Theme) -> None:
         assert row.bracket is not None
-        y = row.y + BAR_HEIGHT + geometry.BRACKET_DROP
+        # Three quarters of a pixel down, so that the line fills one pixel row whole and half the next.
+        y = row.y + BAR_HEIGHT + geometry.BRACKET_DROP - 0.25
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(
             QPen(current.bad, 1.5, Qt.PenStyle.SolidLine, Qt.PenCapStyle.SquareCap, Qt.PenJoinStyle.MiterJoin)

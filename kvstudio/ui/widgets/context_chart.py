@@ -14,7 +14,9 @@ from PySide6.QtGui import (
     QPainterPath,
     QPaintEvent,
     QPen,
+    QPixmap,
     QPolygonF,
+    QResizeEvent,
 )
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
@@ -68,14 +70,14 @@ def used_bytes(device: DeviceBudget) -> float:
     return sum(amount.bytes for amount in bar_geometry.amounts(device))
 
 
-def plots(view: ContextView, width: float) -> tuple[Plot, ...]:
-    """Frames of all devices in `width` pixels."""
+def plots(view: ContextView, width: float, left: float = _LEFT) -> tuple[Plot, ...]:
+    """Frames of all devices in `width` pixels, names and axis in the first `left` of them."""
     first = view.curves[0].points[0].devices
     height = _PLOT if len(first) <= 2 else _PLOT_MANY if len(first) <= 4 else _PLOT_MOST
     made = []
     top_bytes = max(_top(view, i) for i in range(len(first))) if first else 1.0
     for i in range(len(first)):
-        box = QRectF(_LEFT, i * (height + _GAP), max(60.0, width - _LEFT - _RIGHT), height)
+        box = QRectF(left, i * (height + _GAP), max(60.0, width - left - _RIGHT), height)
         made.append(Plot(i, box, view.n_ctx_max, top_bytes))
     return tuple(made)
 
@@ -113,6 +115,7 @@ class ContextChart(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._view: ContextView | None = None
+        self._picture: QPixmap | None = None
         self._pointed: int | None = None
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
@@ -125,6 +128,7 @@ class ContextChart(QWidget):
         """Draw a view; None draws nothing."""
         self._view = view
         self._pointed = None
+        self._picture = None
         height = 0.0
         if view is not None and view.curves and view.curves[0].points[0].devices:
             height = plots(view, 600)[-1].box.bottom() + _AXIS
@@ -138,7 +142,21 @@ class ContextChart(QWidget):
         return text.tr("Largest context that fits: {}").format(", ".join(ends))
 
     def _plots(self) -> tuple[Plot, ...]:
-        return plots(self._view, self.width()) if self._view is not None and self._view.curves else ()
+        return plots(self._view, self.width(), self._left()) if self._view is not None and self._view.curves else ()
+
+    def frames(self) -> tuple[Plot, ...]:
+        """The geometry on screen, the same that answers the pointer."""
+        return self._plots()
+
+    def _left(self) -> float:
+        """Room for the layers of a device beside the figures of its axis."""
+        assert self._view is not None
+        metrics = QFontMetricsF(theme.font(Step.CAPTION))
+        devices = self._view.curves[0].points[0].devices
+        widest = max(
+            (metrics.horizontalAdvance(text.layers(d.n_layers, d.has_output_layer)) for d in devices), default=0
+        )
+        return max(_LEFT, round(widest + metrics.horizontalAdvance("128") + 10))
 
     def sizeHint(self) -> QSize:
         return QSize(640, self.height())
@@ -222,22 +240,27 @@ class ContextChart(QWidget):
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange:
+        if event.type() in (QEvent.Type.PaletteChange, QEvent.Type.FontChange, QEvent.Type.ApplicationFontChange):
+            self._picture = None
             self.update()
 
     # painting
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._picture = None
 
     def paintEvent(self, event: QPaintEvent) -> None:
         view, frames = self._view, self._plots()
         if view is None or not frames:
             return
         current = Theme.current()
+        ratio = self.devicePixelRatioF()
+        if self._picture is None or self._picture.devicePixelRatio() != ratio:
+            self._picture = self._draw(view, frames, current, ratio)
         painter = QPainter(self)
+        painter.drawPixmap(0, 0, self._picture)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        for plot in frames:
-            self._paint_grid(painter, plot, view, current)
-            self._paint_areas(painter, plot, view, current)
-            self._paint_curves(painter, plot, view, current)
         self._paint_now(painter, frames, view, current)
         for plot in frames:
             self._paint_ends(painter, plot, view, current)
@@ -245,6 +268,20 @@ class ContextChart(QWidget):
         if self.hasFocus():
             box = QRectF(frames[0].box.topLeft(), frames[-1].box.bottomRight()).adjusted(-5, 0, 5, 5)
             patterns.outline(painter, box, current.accent_text, 2)
+
+    def _draw(self, view: ContextView, frames: tuple[Plot, ...], current: Theme, ratio: float) -> QPixmap:
+        """What stays while the pointer moves; the areas are the dear part."""
+        picture = QPixmap(round(self.width() * ratio), round(self.height() * ratio))
+        picture.setDevicePixelRatio(ratio)
+        picture.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(picture)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for plot in frames:
+            self._paint_grid(painter, plot, view, current)
+            self._paint_areas(painter, plot, view, current)
+            self._paint_curves(painter, plot, view, current)
+        painter.end()
+        return picture
 
     def _device(self, view: ContextView, plot: Plot) -> DeviceBudget:
         return view.curves[0].points[0].devices[plot.index]
@@ -254,18 +291,18 @@ class ContextChart(QWidget):
         middle = Qt.AlignmentFlag.AlignVCenter
         painter.setFont(theme.font(Step.BODY, Weight.DemiBold))
         painter.setPen(current.ink)
-        name = QFontMetricsF(painter.font()).elidedText(device.name, Qt.TextElideMode.ElideMiddle, _LEFT - 20)
-        painter.drawText(QRectF(0, plot.box.top() + 6, _LEFT - 20, 19), middle, name)
+        name = QFontMetricsF(painter.font()).elidedText(device.name, Qt.TextElideMode.ElideMiddle, plot.box.left() - 20)
+        painter.drawText(QRectF(0, plot.box.top() + 6, plot.box.left() - 20, 19), middle, name)
         painter.setFont(theme.font(Step.CAPTION))
         painter.setPen(current.muted)
         layers = text.layers(device.n_layers, device.has_output_layer)
-        painter.drawText(QRectF(0, plot.box.top() + 22, _LEFT - 14, 19), middle, layers)
+        painter.drawText(QRectF(0, plot.box.top() + 22, plot.box.left() - 14, 19), middle, layers)
         step = _value_step(device.total_bytes or plot.top_bytes / _HEADROOM)
         mark = 0.0
         while mark <= (device.total_bytes or plot.top_bytes) * 1.01:
             y = plot.y(mark)
             painter.fillRect(QRectF(plot.box.left(), round(y), plot.box.width(), 1), current.hairline)
-            label = QRectF(_LEFT - 46, y - 8, 40, 16)
+            label = QRectF(plot.box.left() - 46, y - 8, 40, 16)
             painter.drawText(label, int(middle | Qt.AlignmentFlag.AlignRight), f"{mark / GIB:g}")
             mark += step
 

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWi
 from kvstudio.advise.verdict import Answer, Verdict
 from kvstudio.ui import text, theme
 from kvstudio.ui.theme import Step, Theme, Weight
-from kvstudio.ui.widgets.basic import Card, Icon, Label, make_primary, push_button
+from kvstudio.ui.widgets.basic import Card, Icon, Label, make_primary, push_button, show
 
 _LOOKS = {
     Answer.FITS: ("good", "check-circle", "good"),
@@ -71,6 +71,7 @@ class VerdictCard(Card):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent=parent)
         self.setObjectName("verdict")
+        self._said: Verdict | None = None
         self._icon = Icon("info", "muted", 20)
         self._headline = Label(weight=Weight.DemiBold, wrap=True)
         self._detail = FlaggedText()
@@ -105,9 +106,10 @@ class VerdictCard(Card):
 
     def show_verdict(self, said: Verdict | None) -> None:
         """Show the answer; None hides the card."""
-        self.setVisible(said is not None)
-        if said is None:
+        show(self, said is not None)
+        if said is None or said == self._said:
             return
+        self._said = said
         state, icon, role = _LOOKS[said.answer]
         self.show_state(state)
         self._icon.show_icon(icon, role)
@@ -115,9 +117,9 @@ class VerdictCard(Card):
         self._detail.show_words(said.detail, said.flags)
         self.setAccessibleName(f"{said.headline} {said.detail}")
         short = said.answer is Answer.SHORT
-        self.why.setVisible(short)
-        self.fix.setVisible(short)
-        self.higher.setVisible(said.answer is Answer.FITS)
+        show(self.why, short)
+        show(self.fix, short)
+        show(self.higher, said.answer is Answer.FITS)
         self.updateGeometry()
 
     def set_close(self, close: bool) -> None:

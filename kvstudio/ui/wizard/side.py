@@ -1,6 +1,6 @@
 """The left side of the wizard: what was wanted, the runs so far, what comes after."""
 
-from PySide6.QtCore import QRectF
+from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
@@ -115,7 +115,7 @@ class Side(Surface):
             column.addWidget(Rule())
             column.addSpacing(14)
             column.addWidget(SectionLabel(text.tr("After this")))
-            column.addSpacing(2)
+            column.addSpacing(1)
             for step in view.later:
                 column.addWidget(_later_row(step))
         column.addStretch()
@@ -129,10 +129,10 @@ class Side(Surface):
 
 def _later_row(step: LaterStep) -> QWidget:
     area = QWidget()
-    area.setFixedHeight(22)
     row = QHBoxLayout(area)
-    row.setContentsMargins(11, 0, 0, 0)
+    row.setContentsMargins(11, 3, 0, 3)
     row.setSpacing(10)
-    row.addWidget(Icon("check-circle", "good") if step.done else Icon("circle", "muted"))
-    row.addWidget(ElidedLabel(step.title, role="muted"), 1)
+    icon = Icon("check-circle", "good") if step.done else Icon("circle", "muted")
+    row.addWidget(icon, 0, Qt.AlignmentFlag.AlignTop)
+    row.addWidget(Label(step.title, role="muted", wrap=True), 1)
     return area

@@ -4,7 +4,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 
 from kvstudio.advise.by_context import by_context
-from kvstudio.ui.widgets.context_chart import ContextChart, plots, spread, value_at
+from kvstudio.ui.widgets.context_chart import ContextChart, spread, value_at
 from kvstudio.ui.widgets.context_page import ContextPage, largest_words, limit_text
 from tests.ui import samples
 
@@ -25,7 +25,7 @@ def chart(qtbot, view):
 
 
 def test_a_click_sets_the_context_below_the_pointer(qtbot, chart, view):
-    plot = plots(view, chart.width())[0]
+    plot = chart.frames()[0]
     where = QPoint(round(plot.x(32768)), round(plot.box.bottom() - 10))
     with qtbot.waitSignal(chart.context_picked) as said:
         qtbot.mouseClick(chart, Qt.MouseButton.LeftButton, pos=where)
@@ -34,7 +34,7 @@ def test_a_click_sets_the_context_below_the_pointer(qtbot, chart, view):
 
 
 def test_a_click_near_the_mark_means_the_mark(chart, view):
-    plot = plots(view, chart.width())[1]
+    plot = chart.frames()[1]
     end = view.curves[0].fits[1]
     total = view.curves[0].points[0].devices[1].total_bytes
     assert chart.picked_at(plot.x(end) + 4, plot.y(total) - 3) == end
