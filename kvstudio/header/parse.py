@@ -75,6 +75,15 @@ def parse_file(path: str) -> ParsedFile:
             raise source.error(f"expected a header but reading failed: {problem.strerror or problem}") from problem
 
 
+def parse_general(path: str) -> dict[str, MetadataValue]:
+    """Only the metadata before the vocabulary, which is what takes time: name, architecture, type.
+
+    Errors: HeaderError.
+    """
+    with ByteSource(path) as source:
+        return _Parser(source).general()
+
+
 class _Parser:
     def __init__(self, source: ByteSource) -> None:
         self.source = source
@@ -94,6 +103,15 @@ class _Parser:
         shard = self._shard(tensors, alignment)
         self._check_offsets(tensors, alignment)
         return ParsedFile(version, self.metadata, tensors, shard, tuple(self.warnings))
+
+    def general(self) -> dict[str, MetadataValue]:
+        self._version()
+        self._count("the tensor count", MAX_TENSORS, _SMALLEST_TENSOR)
+        for index in range(self._count("the metadata count", MAX_KEYS, _SMALLEST_KEY)):
+            self._pair(index)
+            if next(reversed(self.metadata)).startswith("tokenizer."):
+                break
+        return self.metadata
 
     def _version(self) -> int:
         source = self.source
