@@ -145,7 +145,8 @@ class Watch:
                 for earlier, (earlier_state, began) in self._phases.items():
                     if earlier_state == "running":
                         self._set(earlier, "done", began)
-            self._set(phase, "done" if done else "running", at)
+            # A line that speaks of an earlier phase than the one at work tells of something that is over.
+            self._set(phase, "done" if done or not (newest or state == "running") else "running", at)
         return newest
 
     def _set(self, phase: Phase, state: str, at: float) -> None:
