@@ -32,7 +32,7 @@ def compute_buffers(
         graph, backends, copies=placement.pipeline_copies, op_offload=effective.op_offload,
         build=effective.build, reorder=order,
     )  # fmt: skip
-    allocator = GraphAllocator(backends, clamp_in_place=effective.build >= MIXED_BATCH_SINCE)
+    allocator = GraphAllocator(backends, clamp_in_place=True)
     allocator.run(plan.nodes, plan.leafs)
     provenance = Provenance.EXACT if followed else Provenance.ESTIMATED
     names = (*(placement.buffer_types or placement.devices), backends[-1].buffer_type)

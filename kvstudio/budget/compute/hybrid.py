@@ -6,7 +6,6 @@ read at build 11434.
 
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
-from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE
 from kvstudio.budget.compute.recurrent import States
 from kvstudio.budget.compute.tensor import Tensor
 
@@ -74,8 +73,8 @@ class NemotronH(HybridDecoder):
     """One branch per layer: state, attention or feed-forward."""
 
     def __init__(self, g: Blocks) -> None:
-        late = "after_norm" if g.r.config.build >= MIXED_BATCH_SINCE else ""
-        super().__init__(g, Style(rope="none", act="relu_sqr", gating="sigmoid", norm_w=None, late_rows=late), "mamba2")
+        style = Style(rope="none", act="relu_sqr", gating="sigmoid", norm_w=None, late_rows="after_norm")
+        super().__init__(g, style, "mamba2")
 
     def layer(self, il: int, inp: Tensor) -> Tensor:
         g = self.g
