@@ -29,7 +29,7 @@ def diagnose(
     """
     events = parse(lines) if events is None else events
     run = last_run(events)
-    texts = {line.number: line.text for line in lines}
+    texts = {line.number: line for line in lines}
     facts = run_facts.gather(run)
     found = failures.find(run)
     decided = _by_failure(run, found, texts, facts, budget) if found is not None else None
@@ -41,7 +41,7 @@ def diagnose(
 
 
 def _by_failure(
-    run: Timeline, found: failures.Failure, texts: dict[int, str], facts: RunFacts, budget: Budget | None,
+    run: Timeline, found: failures.Failure, texts: dict[int, LogLine], facts: RunFacts, budget: Budget | None,
     *, even_if_resolved: bool = False,
 ) -> Diagnosis | None:  # fmt: skip
     """The diagnosis of refused memory; None when it was overcome and something else may have ended the run."""
@@ -113,8 +113,9 @@ def _says(mark: Mark) -> str:
     return text
 
 
-def _key_line(key: Mark, texts: dict[int, str]) -> KeyLine:
-    return KeyLine(key.line, texts.get(key.line, ""))
+def _key_line(key: Mark, texts: dict[int, LogLine]) -> KeyLine:
+    line = texts.get(key.line)
+    return KeyLine(key.line, line.text if line is not None else "")
 
 
 def _generic_line(run: Timeline, key: Mark | None) -> int | None:
@@ -143,7 +144,7 @@ def _notes(run: Timeline) -> tuple[str, ...]:
 # ---- everything that is not refused memory
 
 
-def _by_other_lines(run: Timeline, texts: dict[int, str], facts: RunFacts) -> Diagnosis | None:
+def _by_other_lines(run: Timeline, texts: dict[int, LogLine], facts: RunFacts) -> Diagnosis | None:
     last_success = max((m.place for m in run.of(Kind.SUCCESS)), default=-1)
     killed = [m for m in run.of(Kind.KILLED)]
     if killed:
@@ -179,14 +180,15 @@ def _loaded_after(run: Timeline, mark: Mark) -> bool:
     )
 
 
-def _weight(run: Timeline, mark: Mark, texts: dict[int, str]) -> int:
+def _weight(run: Timeline, mark: Mark, texts: dict[int, LogLine]) -> int:
     """Rank, less for a line that a wrapper repeats and for what an exception text says again."""
-    text = texts.get(mark.line, "")
+    line = texts.get(mark.line)
+    text = line.message if line is not None else ""
     wrapped = "LMSTUDIO_STARTUP_ERROR" in text or "what():" in text or text.lstrip().startswith(('{"', '"error'))
     return mark.signature.rank * 2 - (1 if wrapped else 0)
 
 
-def _killed(run: Timeline, key: Mark, texts: dict[int, str], facts: RunFacts) -> Diagnosis:
+def _killed(run: Timeline, key: Mark, texts: dict[int, LogLine], facts: RunFacts) -> Diagnosis:
     place = where.Where(None, None, None, True, None, None, None)
     evidence = tuple(Evidence(m.line, _says(m)) for m in run.marks if m.kind in (Kind.KILLED, Kind.HINT))[:MAX_EVIDENCE]
     sure = key.signature.name in ("oom_kill", "oom_unit")
@@ -203,7 +205,7 @@ def _killed(run: Timeline, key: Mark, texts: dict[int, str], facts: RunFacts) ->
     )  # fmt: skip
 
 
-def _refused(run: Timeline, key: Mark, texts: dict[int, str], facts: RunFacts) -> Diagnosis:
+def _refused(run: Timeline, key: Mark, texts: dict[int, LogLine], facts: RunFacts) -> Diagnosis:
     groups = key.groups
     planner = key.kind is Kind.PLANNER
     fit = key.kind is Kind.FIT
@@ -297,7 +299,7 @@ def _refusal_title(key: Mark, cause: Cause) -> str:
     }.get(cause, "Failed")
 
 
-def _nothing(run: Timeline, texts: dict[int, str]) -> Diagnosis:
+def _nothing(run: Timeline, texts: dict[int, LogLine]) -> Diagnosis:
     """No line decides: a success, a harmless warning, a wrapper's text, or nothing at all."""
     success = run.of(Kind.SUCCESS)
     ends = [m for m in run.of(*_END) if not success or m.place > success[-1].place]
@@ -343,7 +345,7 @@ def _nothing(run: Timeline, texts: dict[int, str]) -> Diagnosis:
     )  # fmt: skip
 
 
-def _harmless(run: Timeline, harmless: tuple[Mark, ...], texts: dict[int, str]) -> Diagnosis:
+def _harmless(run: Timeline, harmless: tuple[Mark, ...], texts: dict[int, LogLine]) -> Diagnosis:
     key = max(harmless, key=lambda m: (m.signature.rank, -m.place))
     n_bytes = _stated_bytes(key)
     driver = key.signature.cause == "unsupported"
@@ -367,13 +369,14 @@ def _stated_bytes(mark: Mark) -> int | None:
     return mib(mark.groups["mib"]) if "mib" in mark.groups else None
 
 
-def _pinned_backend(run: Timeline, key: Mark, texts: dict[int, str]) -> str:
-    text = texts.get(key.line, "").lower()
+def _pinned_backend(run: Timeline, key: Mark, texts: dict[int, LogLine]) -> str:
+    line = texts.get(key.line)
+    text = line.text.lower() if line is not None else ""
     spoken = next((name for name in ("Vulkan", "SYCL", "CANN", "CUDA") if name.lower() in text), None)
     return spoken or key.signature.backend or "CUDA"
 
 
-def _moved(run: Timeline, key: Mark, texts: dict[int, str]) -> Diagnosis:
+def _moved(run: Timeline, key: Mark, texts: dict[int, LogLine]) -> Diagnosis:
     other = key.groups.get("other")
     return Diagnosis(
         Outcome.RECOVERED, "unknown", "compute", other, where.backend_of(other), None, None, None, Cause.CAPACITY,
@@ -384,7 +387,7 @@ def _moved(run: Timeline, key: Mark, texts: dict[int, str]) -> Diagnosis:
 
 
 def _simple(
-    run: Timeline, outcome: Outcome, memory_class: str, key: Mark | None, texts: dict[int, str], title: str, summary: str,
+    run: Timeline, outcome: Outcome, memory_class: str, key: Mark | None, texts: dict[int, LogLine], title: str, summary: str,
     wants: tuple[str, ...],
 ) -> Diagnosis:  # fmt: skip
     marks = [m for m in run.marks if m.kind in _END or m.kind is Kind.SUCCESS]

@@ -52,14 +52,14 @@ _LAYERS = re.compile(
             # dates and clocks in brackets or bare, with or without a level word
             rf"\[?{_DAY}[ T]{_CLOCK}{_ZONE}\]?,? ?",
             rf"\[?{_CLOCK}\]? (?=\S)",
-            rf"\[\s*(?P<l4>{_WORDS})\s*\]\s?(?:\[[\w .:\-]+\]\s?)?",
+            rf"\[\s*(?P<l4>(?i:{_WORDS}))\s*\]\s?(?:\[[\w .:\-]+\]\s?)?",
             rf"(?P<l5>{_WORDS})\s*(?::|\||-)\s+(?=\S)",
             r"\[(?:WASI-NN|llama\.cpp|LM STUDIO SERVER|LMSInternal|lmstudio-llama-cpp|llama-server|stderr|stdout)\]:? ?",
             r"llama\.cpp: (?=\w)",
             r"(?:llama-server|llama_server|llamacpp|koboldcpp) ?(?:stderr|stdout)?: (?=\w+:)",
             r"std(?:err|out)(?: [FP])?[:|]? (?=\w+:|\S+ \w+:)",
             # router children and old epoch stamps; the first bracket may be lost
-            r"\[?\d{2,10}\] (?=\S)",
+            r"\[?\d{2,10}\]\s+(?=\S)",
             r"\[\s*\d+\.\d{4,6}\] (?=\S)",  # kernel ring buffer
             # a terminal's or a page's own marks
             r"[\u2502\u2503\u2551>#*\u2022]+\s+",
@@ -108,7 +108,7 @@ def strip(text: str) -> tuple[str, str | None, float | None]:
         if stamp:
             time_s = _seconds(stamp)
         message = message[match.end() :].lstrip()
-    return message.rstrip("*`\u2502 \t"), level, time_s
+    return message.rstrip("*`\u2502\ufffd \t"), level, time_s
 
 
 def _seconds(stamp: str) -> float:
