@@ -250,7 +250,9 @@ ADVANCED: tuple[tuple[str, tuple[Setting, ...]], ...] = (
         (
             Setting("mmproj", "Projector", "-mm", Kind.TEXT, "none", help="Multimodal projector file (mmproj)"),
             Setting("mmproj_offload", "Projector on GPU", "", Kind.SWITCH, "on", help="Off: --no-mmproj-offload"),
+            Setting("mmproj_auto", "Find projector", "", Kind.SWITCH, "on", help="Off: --no-mmproj-auto"),
             Setting("lora", "LoRA", "--lora", Kind.NAMES, "none", help="Adapter files, several with commas"),
+            Setting("lora_scaled", "Scaled LoRA", "", Kind.NAMES, "none", help="--lora-scaled FILE:SCALE"),
             Setting(
                 "control_vector",
                 "Control vector",
@@ -259,6 +261,7 @@ ADVANCED: tuple[tuple[str, tuple[Setting, ...]], ...] = (
                 "none",
                 help="--control-vector files, several with commas",
             ),
+            Setting("control_vector_scaled", "Scaled vector", "", Kind.NAMES, "none", help="FILE:SCALE"),
         ),
     ),
     (

@@ -21,7 +21,17 @@ from kvstudio.runlog.values import DevicePrinted
 from kvstudio.work import task
 
 #: Settings that belong to one model file, not to the next one.
-_OF_ONE_MODEL = ("mmproj", "lora", "control_vector", "model_draft", "override_tensor")
+_OF_ONE_MODEL = (
+    "hf_repo",
+    "hf_file",
+    "mmproj",
+    "lora",
+    "lora_scaled",
+    "control_vector",
+    "control_vector_scaled",
+    "model_draft",
+    "override_tensor",
+)
 _FIX_DELAY_MS = 60
 _UNDO_DEPTH = 200
 _VISIBLE_BYTES = 32 * 1024**2
