@@ -1,0 +1,127 @@
+"""The budget turned round, and llama.cpp's own fitting."""
+
+from typing import Any
+
+import pytest
+
+from kvstudio.budget.estimate import estimate
+from kvstudio.budget.fit import fit
+from kvstudio.budget.solve import fewest_cpu_layers, largest_n_ctx, most_parallel
+from kvstudio.devices.values import Device
+from kvstudio.launch.config import LaunchConfig
+from kvstudio.units import GIB
+from tests.budget import zoo
+from tests.budget.models import gpus
+
+LLAMA = zoo.model("llama31-8b")
+HOST = Device("Host", "CPU", total_bytes=64 * GIB, free_bytes=60 * GIB)
+
+
+@pytest.mark.parametrize("name", ["llama31-8b", "gemma3-12b", "deepseek-v2-lite"])
+@pytest.mark.parametrize("slots", [1, 3])
+@pytest.mark.parametrize("free", [9.5, 11.0])
+def test_largest_context_is_the_edge(name: str, slots: int, free: float) -> None:
+    described, config = zoo.model(name), LaunchConfig(n_parallel=slots)
+    found = largest_n_ctx(described, config, gpus(free))
+    if found is None:
+        assert not estimate(described, config.evolve(n_ctx=256 * slots), gpus(free)).fits
+        return
+    assert estimate(described, config.evolve(n_ctx=found), gpus(free)).fits
+    if found < described.n_ctx_train * slots:
+        assert not estimate(described, config.evolve(n_ctx=found + 256 * slots), gpus(free)).fits
+
+
+def test_most_slots_is_the_edge() -> None:
+    gemma, config = zoo.model("gemma3-12b"), LaunchConfig(n_ctx=16384)
+    found = most_parallel(gemma, config, gpus(13))
+    assert found is not None
+    assert 1 < found < 256
+    assert estimate(gemma, config.evolve(n_parallel=found), gpus(13)).fits
+    assert not estimate(gemma, config.evolve(n_parallel=found + 1), gpus(13)).fits
+
+
+def test_fewest_layers_on_the_cpu_is_the_edge() -> None:
+    config = LaunchConfig(n_ctx=8192, n_parallel=1)
+    left = fewest_cpu_layers(LLAMA, config, gpus(4))
+    assert left is not None
+    assert 0 < left < 33
+    assert estimate(LLAMA, config.evolve(n_gpu_layers=33 - left), gpus(4)).fits
+    assert not estimate(LLAMA, config.evolve(n_gpu_layers=34 - left), gpus(4)).fits
+    assert fewest_cpu_layers(LLAMA, config, gpus(20)) == 0
+
+
+def test_nothing_fits_or_nothing_is_known() -> None:
+    assert largest_n_ctx(LLAMA, LaunchConfig(), gpus(1)) is None
+    assert largest_n_ctx(LLAMA, LaunchConfig(), (Device("CUDA0", "CUDA"),)) is None
+
+
+def test_fit_leaves_alone_what_fits() -> None:
+    assert fit(LLAMA, LaunchConfig(n_ctx=4096), gpus(20)).status == "unchanged"
+    assert fit(LLAMA, LaunchConfig(fit=False), gpus(1)).status == "off"
+    assert fit(LLAMA, LaunchConfig(), (Device("CUDA0", "CUDA"),)).status == "unknown"
+
+
+def test_fit_shortens_an_automatic_context_first() -> None:
+    found = fit(LLAMA, LaunchConfig(), gpus(12))
+    assert found.status == "changed"
+    assert [name for name, _ in found.changes] == ["n_ctx"]
+    assert found.config.n_ctx is not None
+    assert 4096 <= found.config.n_ctx < 131072
+    assert found.config.n_ctx % 256 == 0
+    device = estimate(LLAMA, found.config.evolve(load_mode="none"), gpus(12)).devices[0]
+    assert device.need_bytes <= 11 * GIB
+
+
+def test_fit_moves_layers_when_the_context_is_typed() -> None:
+    found = fit(LLAMA, LaunchConfig(n_ctx=32768), gpus(6))
+    assert dict(found.changes).keys() == {"n_gpu_layers"}
+    device = estimate(LLAMA, found.config.evolve(load_mode="none"), gpus(6)).devices[0]
+    assert device.need_bytes <= 5 * GIB
+
+
+def test_fit_keeps_experts_of_some_layers_on_the_host() -> None:
+    moe = zoo.model("qwen3-30b-a3b")
+    found = fit(moe, LaunchConfig(n_ctx=8192), gpus(12))
+    changes = dict(found.changes)
+    assert changes["n_gpu_layers"] == 49
+    assert all(target == "CPU" for _, target in changes["override_tensor"])
+    device = estimate(moe, found.config.evolve(load_mode="none"), gpus(12)).devices[0]
+    assert device.need_bytes <= 11 * GIB
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ({"n_gpu_layers": 33}, "-ngl"),
+        ({"n_gpu_layers": -2}, "-ngl"),
+        ({"override_tensor": (("x", "CPU"),)}, "-ot"),
+        ({"split_mode": "tensor"}, "-sm tensor"),
+    ],
+)
+def test_what_blocks_fit(typed: dict[str, Any], says: str) -> None:
+    found = fit(LLAMA, LaunchConfig(n_ctx=65536, **typed), gpus(6))
+    assert found.status == "blocked"
+    assert says in found.why
+
+
+def test_typed_split_blocks_fit_on_several_devices() -> None:
+    found = fit(LLAMA, LaunchConfig(n_ctx=65536, tensor_split=(1.0, 1.0)), gpus(3, 3))
+    assert found.status == "blocked"
+    assert "-ts" in found.why
+
+
+def test_blocked_fit_may_have_shortened_the_context() -> None:
+    found = fit(LLAMA, LaunchConfig(n_gpu_layers=33), gpus(4))
+    assert found.status == "blocked"
+    assert dict(found.changes) == {"n_ctx": 4096}
+
+
+def test_full_context_typed_as_zero_is_kept() -> None:
+    found = fit(LLAMA, LaunchConfig(n_ctx=0), gpus(12))
+    assert "n_ctx" not in dict(found.changes)
+
+
+def test_fit_on_the_cpu_only_shortens() -> None:
+    small = Device("Host", "CPU", total_bytes=12 * GIB, free_bytes=11 * GIB)
+    assert dict(fit(LLAMA, LaunchConfig(), (), small).changes).keys() == {"n_ctx"}
+    assert fit(LLAMA, LaunchConfig(n_ctx=131072), (), small).status == "blocked"
