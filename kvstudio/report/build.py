@@ -98,8 +98,9 @@ def _from_run(case: Case, run: Run, facts: LogFacts) -> Observed:
 
 def _from_case(case: Case, facts: LogFacts, has_log: bool) -> Observed:
     if has_log:
-        known = bool(case.config.model_path or case.config.layout or case.config.typed())
-        return Observed(case.config, facts, known, _same_model(case, facts), diagnosis=case.diagnosis)
+        known = _settings_are_of(case, facts)
+        config = case.config if known else LaunchConfig()
+        return Observed(config, facts, known, _same_model(case, facts), diagnosis=case.diagnosis)
     budget = case.budget
     return Observed(
         config=case.config,
@@ -113,6 +114,14 @@ def _from_case(case: Case, facts: LogFacts, has_log: bool) -> Observed:
         earlier=case.runs,
         chosen=case.chosen,
     )
+
+
+def _settings_are_of(case: Case, facts: LogFacts) -> bool:
+    """Whether the settings on screen are those of the log, and not of the model that was open before."""
+    names = {file_name(p) for p in facts.model_files}
+    if names:
+        return file_name(case.config.model_path) in names
+    return case.model is None and bool(case.config.model_path or case.config.typed())
 
 
 def _same_model(case: Case, facts: LogFacts) -> ModelInfo | None:

@@ -47,7 +47,7 @@ class Excerpt:
     @property
     def says(self) -> str:
         if self.whole:
-            return f"{self.n_lines} lines, whole"
+            return f"{self.n_lines} {'line' if self.n_lines == 1 else 'lines'}, whole"
         kept = sum(isinstance(item, Shown) for item in self.items)
         gaps = ", ".join(f"{g.first} to {g.last}" for g in self.items if isinstance(g, Gap))
         return f"{kept} of {self.n_lines} lines; left out for length: {gaps or 'parts of long lines'}"
@@ -141,7 +141,7 @@ def _collected(indices: Sequence[int], lines: Sequence[LogLine], redactions: tup
         items.append(Gap(expected, lines[-1].number))
     long_lines = any(len(lines[i].text) > LINE_CHARS for i in indices)
     whole = not long_lines and not any(isinstance(item, Gap) for item in items)
-    return Excerpt(tuple(items), len(lines), whole)
+    return Excerpt(tuple(items), max(len(lines), lines[-1].number - lines[0].number + 1), whole)
 
 
 def _room(text: str) -> int:

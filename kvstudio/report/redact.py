@@ -254,10 +254,10 @@ class _Finder:
         self._keys: dict[str, str] = {}
         self._prompts: dict[str, str] = {}
         self._ggufs: dict[str, str] = {}
+        self._user(identity.user, "user name")
         if len(identity.home) > 1:
             self._homes[identity.home.rstrip("/\\")] = "home folder, with the user name"
             self._user(re.split(r"[/\\]", identity.home.rstrip("/\\"))[-1], "user name, from the home folder")
-        self._user(identity.user, "user name")
         for name in identity.others:
             self._user(name, "user name, from the process list")
         for host in identity.hosts:

@@ -1,5 +1,7 @@
 """The report before it leaves: what is in it, how it reads, what is hidden; then copy or save."""
 
+import os
+import platform
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,11 +19,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from kvstudio.case import store
+from kvstudio.case.values import Case
 from kvstudio.errors import KvStudioError
-from kvstudio.report import archive, markdown, text
-from kvstudio.report.build import hide_selection
+from kvstudio.report import archive, markdown, redact, text
+from kvstudio.report.build import build, hide_selection
 from kvstudio.report.save import save_text
-from kvstudio.report.values import Report
+from kvstudio.report.values import Identity, Report
 from kvstudio.ui import theme
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Size, Space, Step, Weight
@@ -46,23 +50,49 @@ _HEAD = 64
 _SUFFIX = {MARKDOWN: ".md", TEXT: ".txt", ZIP: ".zip"}
 
 
-class ReportDialog(QDialog):
-    """`show_report` in; `saved` with the path once a file is written."""
+def report_of(case: Case, identity: Identity) -> Report:
+    """The report of what is on screen: the last run when its log is, else a log from elsewhere, else the settings."""
+    last = case.runs[-1] if case.runs else None
+    own = last is not None and (not case.log or case.log_source == (last.log_path or ""))
+    return build(case, last if own else None, identity=identity)
 
+
+class ReportDialog(QDialog):
+    """The report of a case, or of `show_report`. `shown` once there is one, `saved` with the path of a written file.
+
+    Whatever takes longer with a longer log (filling, finding what to hide, rendering) is done in the pool.
+    """
+
+    shown = Signal()
     saved = Signal(str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, case: Case | None = None, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("reportDialog")
         self.setWindowTitle(tr("Report"))
         self._report: Report | None = None
         self._case: Mapping[str, Any] | None = None
         self._picture: bytes | None = None
-        self._archive: bytes | None = None
+        self._text: str | None = None
+        self._wanted_copy = False
+        self._edited_format = ""
         self._folder = ""
         self._build()
         self.resize(1280, 820)
         self.setMinimumSize(920, 520)
+        if case is not None:
+            self._subtitle.setText(tr("Collecting…"))
+            self._offer(False)
+            identity = redact.identity_from(os.environ, platform.node(), os.path.expanduser("~"))
+            plain = store.to_json(case)
+            task.run(
+                report_of,
+                case,
+                identity,
+                done=lambda report: self.show_report(report, plain, self._picture),
+                failed=self._on_failed,
+                key=self._key("build"),
+            )
 
     def _build(self) -> None:
         self.switch = SegmentedSwitch(
@@ -155,6 +185,13 @@ class ReportDialog(QDialog):
         )
         self._show(report)
         self.preview.setFocus()
+        self.shown.emit()
+
+    def show_picture(self, picture: bytes) -> None:
+        """A PNG of the chart, for the zip."""
+        self._picture = picture
+        if self._report is not None and self.switch.current() == ZIP:
+            self._render()
 
     @property
     def report(self) -> Report | None:
@@ -166,20 +203,18 @@ class ReportDialog(QDialog):
         return self._pages.currentWidget() is self.editor
 
     def text(self) -> str:
-        """What would be copied or saved as text now."""
-        if self.editing:
-            return self.editor.toPlainText()
-        if self._report is None:
-            return ""
-        return text.render(self._report) if self.switch.current() == TEXT else markdown.render(self._report)
+        """What would be copied or saved as text now; empty while it is still being written."""
+        return self.editor.toPlainText() if self.editing else self._text or ""
 
     def copy(self) -> None:
-        """Put the text on the clipboard."""
+        """Put the text on the clipboard, as soon as there is one."""
         if self.switch.current() == ZIP:
             self._on_save()
-            return
-        QGuiApplication.clipboard().setText(self.text())
-        self._say(tr("Copied, {}").format(format_bytes(len(self.text().encode()))), "check-circle", "good")
+        elif not self.editing and self._text is None:
+            self._wanted_copy = True
+        else:
+            QGuiApplication.clipboard().setText(self.text())
+            self._say(tr("Copied, {}").format(format_bytes(len(self.text().encode()))), "check-circle", "good")
 
     def save_to(self, path: str) -> None:
         """Write the file in the pool; how it went is said at the foot."""
@@ -190,14 +225,22 @@ class ReportDialog(QDialog):
             call: tuple[Any, ...] = (archive.write, self._report, path, self._case, self._picture)
         else:
             call = (save_text, path, self.text())
-        task.run(*call, done=lambda _: self._on_saved(path), failed=self._on_not_saved, key="report.save")
+        task.run(*call, done=lambda _: self._on_saved(path), failed=self._on_failed, key=self._key("save"))
 
     def said(self) -> str:
         """The line at the foot."""
         return self._said.text()
 
+    def done(self, result: int) -> None:
+        for what in ("build", "render", "hide", "save"):
+            task.forget(self._key(what))
+        super().done(result)
+
+    def _key(self, what: str) -> str:
+        return f"report.{what}.{id(self)}"
+
     def _show(self, report: Report) -> None:
-        self._report, self._archive = report, None
+        self._report = report
         values = tuple(text.hidden(f.value or "", report) for f in report.fields)
         self.fields.show_fields(report, values)
         self.redactions.show_redactions(report)
@@ -208,12 +251,11 @@ class ReportDialog(QDialog):
         if report is None:
             return
         chosen = self.switch.current()
-        if chosen == ZIP:
-            self.files.show_files(archive.contents(report, self._case, self._picture))
-            self._pages.setCurrentWidget(self.files)
-        elif not self.editing or chosen != self._edited_format:
-            self.preview.show_report(report, headings=chosen == MARKDOWN)
-            self._pages.setCurrentWidget(self.preview)
+        if not self.editing:
+            self._pages.setCurrentWidget(self.files if chosen == ZIP else self.preview)
+            if chosen != ZIP:
+                self.preview.show_report(report, headings=chosen == MARKDOWN)
+            self._render()
         labels = {MARKDOWN: tr("Copy Markdown"), TEXT: tr("Copy text"), ZIP: tr("Save zip…")}
         self.copy_button.setText(labels[chosen])
         self.copy_button.setProperty("iconName", "save" if chosen == ZIP else "copy")
@@ -223,7 +265,36 @@ class ReportDialog(QDialog):
         self.edit_button.setText(tr("Discard edits") if self.editing else tr("Edit text"))
         self.redactions.set_switchable(not self.editing)
         self._on_selection()
+        if self.editing:
+            self._say_size()
+
+    def _render(self) -> None:
+        report, chosen = self._report, self.switch.current()
+        assert report is not None
+        self._text = None
+        self._offer(False)
+        self._say(tr("Writing…"))
+        if chosen == ZIP:
+            call: tuple[Any, ...] = (archive.contents, report, self._case, self._picture)
+        else:
+            call = (text.render if chosen == TEXT else markdown.render, report)
+        task.run(*call, done=self._on_rendered, failed=self._on_failed, key=self._key("render"))
+
+    def _on_rendered(self, result: Any) -> None:
+        self._offer(True)
+        if isinstance(result, str):
+            self._text = result
+        else:
+            self.files.show_files(result)
         self._say_size()
+        if self._wanted_copy:
+            self._wanted_copy = False
+            self.copy()
+
+    def _offer(self, on: bool) -> None:
+        for button in (self.edit_button, self.save_button):
+            button.setEnabled(on)
+        self.copy_button.setEnabled(on or self._report is not None)
 
     def _say_size(self) -> None:
         report = self._report
@@ -283,10 +354,8 @@ class ReportDialog(QDialog):
         if self.editing:
             self._hide_in_editor()
             return
-        report = self._report
-        for piece in self.preview.selected_texts():
-            report = hide_selection(report, piece)
-        self._show(report)
+        pieces = self.preview.selected_texts()
+        task.run(_hidden, self._report, pieces, done=self._show, failed=self._on_failed, key=self._key("hide"))
 
     def _hide_in_editor(self) -> None:
         """In a text edited by hand the words are replaced for good, everywhere."""
@@ -316,9 +385,15 @@ class ReportDialog(QDialog):
         self._say(tr("Saved as {}").format(path), "check-circle", "good")
         self.saved.emit(path)
 
-    def _on_not_saved(self, error: KvStudioError) -> None:
-        self.save_button.setEnabled(True)
+    def _on_failed(self, error: KvStudioError) -> None:
+        self._offer(self._report is not None)
         self._say(" ".join(part for part in (f"{error.message}.", error.hint) if part), "warn", "bad")
+
+
+def _hidden(report: Report, pieces: tuple[str, ...]) -> Report:
+    for piece in pieces:
+        report = hide_selection(report, piece)
+    return report
 
 
 class _FileList(Surface):

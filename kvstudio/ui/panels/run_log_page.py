@@ -187,7 +187,7 @@ class RunLogPage(QWidget):
     def _on_filter(self, _: int) -> None:
         here = self.view.currentIndex()
         number = self.model.line(here.row()).number if here.isValid() else None
-        self.model.set_filter(self.filter.currentData())
+        self.model.set_filter(Filter(self.filter.currentData()))
         row = self.model.row_of(number) if number is not None else None
         if row is not None:
             self.view.jump_to(number or 0)

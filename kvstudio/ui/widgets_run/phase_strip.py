@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, QTimer
-from PySide6.QtGui import QFontMetrics, QHelpEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QFontMetrics, QHelpEvent, QHideEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QStyle, QToolTip, QWidget
 
 from kvstudio.runlog.values import Phase
@@ -112,7 +112,7 @@ class PhaseStrip(QWidget):
     def minimumSizeHint(self) -> QSize:
         return QSize(300, Size.STRIP)
 
-    def hideEvent(self, event: QEvent) -> None:
+    def hideEvent(self, event: QHideEvent) -> None:
         self._timer.stop()
         super().hideEvent(event)
 
