@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 
 import psutil
 
-from kvstudio.devices.values import Machine
+from kvstudio.devices import nvml, sysfs
+from kvstudio.devices.values import Device, Machine
 from kvstudio.verify.values import MemorySample, PrintedBuffer
 
 HOST = "Host"
@@ -17,9 +18,26 @@ def no_counter() -> Mapping[str, int]:
     return {}
 
 
-def counter_for(machine: Machine | None) -> Counter:
-    """A counter for the devices whose driver can be asked while a launch runs."""
-    return no_counter
+def _nvidia_cards() -> tuple[Device, ...]:
+    return nvml.read().devices
+
+
+#: Drivers that count memory, whoever uses it; cards are told apart by their place on the bus.
+DRIVERS: tuple[Callable[[], tuple[Device, ...]], ...] = (_nvidia_cards, sysfs.read_amd)
+
+
+def counter_for(machine: Machine | None, drivers: tuple[Callable[[], tuple[Device, ...]], ...] = DRIVERS) -> Counter:
+    """A counter for the devices whose driver can be asked while a launch runs; asks only drivers that answer now."""
+    names = {d.pci_id: d.name for d in (machine.devices if machine else ()) if d.pci_id is not None}
+    if not names:
+        return no_counter
+    answering = [ask for ask in drivers if any(card.pci_id in names for card in ask())]
+
+    def count() -> Mapping[str, int]:
+        cards = (card for ask in answering for card in ask())
+        return {names[c.pci_id]: c.used_bytes for c in cards if c.pci_id in names and c.used_bytes is not None}
+
+    return count if answering else no_counter
 
 
 def resident_bytes(pid: int | None) -> int | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kvstudio.launch import process_child, process_guard
 from kvstudio.launch.process_log import KeptLog
 from kvstudio.launch.process_values import EndKind, ProcessSpec
 from kvstudio.launch.runner import Runner
@@ -245,6 +246,20 @@ def test_arguments_reach_the_program_unchanged():
     end, output = run(ProcessSpec((sys.executable, "-c", code, *words), (("LC_ALL", "C.UTF-8"),)))
     assert end.exit_code == 0
     assert output.decode() == "|".join(words)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has job objects instead")
+@pytest.mark.parametrize("entry", ["entry_cli.py", "entry_window.py"])
+def test_a_frozen_program_is_its_own_guard(entry, monkeypatch):
+    """The entry of a bundle stands in for the bundle: same first argument, same descriptors."""
+    path = Path(__file__).parents[2] / "packaging" / entry
+    monkeypatch.setattr(process_child.sys, "frozen", True, raising=False)
+    command = process_child.guard_command(7)
+    assert command == (sys.executable, process_guard.GUARD_FLAG, "7")
+    monkeypatch.setattr(process_child, "guard_command", lambda fd: (sys.executable, str(path), *command[1:2], str(fd)))
+    end, output = run(python("print('guarded')"))
+    assert (end.kind, end.exit_code) == (EndKind.EXITED, 0)
+    assert output == b"guarded\n"
 
 
 def test_no_thread_and_no_descriptor_is_left():
