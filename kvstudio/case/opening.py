@@ -141,12 +141,20 @@ def open_command(text: str) -> OpenedCommand:
     from kvstudio.launch.argv import parse_argv, split_command
 
     config = parse_argv(split_command(_command_of(text)))
-    if not config.model_path:
+    path = config.model_path or _downloaded(config)
+    if not path:
         return OpenedCommand(config, None)
     try:
-        return OpenedCommand(config, read_model(config.model_path))
+        return OpenedCommand(config, read_model(path))
     except KvStudioError as error:
         return OpenedCommand(config, None, error)
+
+
+def _downloaded(config: LaunchConfig) -> str | None:
+    """The file behind `-hf`, if it is here."""
+    from kvstudio.header.hub import find_repo_model
+
+    return find_repo_model(config.hf_repo, config.hf_file) if config.hf_repo else None
 
 
 def read_model(path: str) -> ModelInfo:

@@ -12,6 +12,7 @@ from kvstudio.devices.snapshot import load as load_snapshot
 from kvstudio.devices.typed import parse_device
 from kvstudio.devices.values import Device, Machine
 from kvstudio.errors import ConfigError, KvStudioError
+from kvstudio.header.hub import find_repo_model
 from kvstudio.header.reader import read
 from kvstudio.launch.argv import parse_argv
 from kvstudio.launch.binary import Binary, find, inspect, list_devices
@@ -69,9 +70,16 @@ def load_model(config: LaunchConfig) -> ModelInfo:
 
     Raises: ConfigError without a model; HeaderError for a file that cannot be read.
     """
-    if not config.model_path:
-        raise ConfigError("the command line names no model.", "Add -m FILE.gguf.")
-    return read_model(config.model_path)
+    if config.model_path:
+        return read_model(config.model_path)
+    if config.hf_repo:
+        path = find_repo_model(config.hf_repo, config.hf_file, env=dict(os.environ) | dict(config.env))
+        if path is None:
+            raise ConfigError(
+                f"-hf {config.hf_repo}: the model has not been downloaded.", "Download it, or add -m FILE."
+            )
+        return read_model(path)
+    raise ConfigError("the command line names no model.", "Add -m FILE.gguf.")
 
 
 def read_model(path: str) -> ModelInfo:
