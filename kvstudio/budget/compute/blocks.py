@@ -39,17 +39,18 @@ class Blocks(Graph):
         self.n_embd = reserve.model.n_embd
         self.n_layer = reserve.model.n_layer
         self.embd: Tensor | None = None
+        self.prefix = ""
         self._pins = reserve.n_tokens < 32 or reserve.full_offload
 
     # -- names ---------------------------------------------------------------------------------------------------
 
     def w(self, il: int, name: str, suffix: str = "weight") -> Tensor | None:
         """A weight of a layer; a few are stored without their suffix."""
-        found = self.r.weight(f"blk.{il}.{name}.{suffix}")
+        found = self.r.weight(f"{self.prefix}blk.{il}.{name}.{suffix}")
         return self.r.weight(f"blk.{il}.{name}") if found is None and suffix == "weight" else found
 
     def b(self, il: int, name: str) -> Tensor | None:
-        return self.r.weight(f"blk.{il}.{name}.bias")
+        return self.r.weight(f"{self.prefix}blk.{il}.{name}.bias")
 
     def need(self, il: int, name: str) -> Tensor:
         """A weight the graph cannot do without; a missing one is a file we do not understand."""

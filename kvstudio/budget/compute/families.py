@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kvstudio.budget.compute import gemma, hybrid, mla
+from kvstudio.budget.compute import dsa, encoder, gemma, hybrid, mla, rwkv
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
 
@@ -123,5 +123,8 @@ BUILDERS: dict[str, Callable[[Blocks], None]] = {
     "deepseek2": mla.build,
     "gemma3n": gemma.gemma3n,
     "gemma4": gemma.gemma4,
+    **dsa.BUILDERS,
+    **encoder.BUILDERS,
     **hybrid.BUILDERS,
+    **rwkv.BUILDERS,
 }

@@ -152,5 +152,10 @@ class Reserve:
         return asked < 0 or asked > self.model.n_layer_all
 
     @property
+    def fused_indexer(self) -> bool:
+        """Newer builds take the fused indexer for granted, older ones ask the device, and none had it then."""
+        return self.config.build >= MIXED_BATCH_SINCE
+
+    @property
     def mixed(self) -> bool:
         return self.config.build >= MIXED_BATCH_SINCE and self.arch not in NO_MIXED_BATCH and not self.mtp
