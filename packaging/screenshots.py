@@ -25,7 +25,7 @@ from kvstudio.ui.panels.chart_panel import CONTEXT, TABLE, ChartPanel
 from kvstudio.ui.widgets.basic import Surface
 from kvstudio.ui.widgets.budget_bars import BudgetBars
 from kvstudio.ui.widgets.legend import Legend, kinds_of
-from kvstudio.ui.wizard.dialog import FixWizard
+from kvstudio.ui.wizard.dialog import WizardWindow
 from kvstudio.ui.wizard.from_plan import wizard_view
 from tests.ui import samples, wizard_samples
 
@@ -103,21 +103,21 @@ def chart_context() -> QWidget:
 
 
 def wizard() -> QWidget:
-    window = FixWizard()
+    window = WizardWindow()
     window.show_view(wizard_samples.story())
     window.resize(1280, 820)
     return window
 
 
 def wizard_result() -> QWidget:
-    window = FixWizard()
+    window = WizardWindow()
     window.show_view(wizard_view(wizard_samples.walked(), can_go_back=True, checks=wizard_samples.CHECKS))
     window.resize(1280, 820)
     return window
 
 
 def wizard_running() -> QWidget:
-    window = FixWizard()
+    window = WizardWindow()
     window.show_view(wizard_view(wizard_samples.walking(), progress=wizard_samples.PROGRESS))
     window.resize(1280, 820)
     return window

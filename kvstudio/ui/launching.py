@@ -51,6 +51,11 @@ class Launching(QObject):
         self.worker.ended.connect(self._on_ended)
 
     @property
+    def folder(self) -> Path:
+        """Where runs are kept."""
+        return self._folder
+
+    @property
     def running(self) -> bool:
         return self.worker.running
 
@@ -68,7 +73,7 @@ class Launching(QObject):
             self.failed.emit(error)
             self._go(case, len(case.runs) + 1, None)
 
-        task.run(_begin, self._folder, case.config, done=on_begun, failed=on_failed, key="begin-run")
+        task.run(begin_run, self._folder, case.config, done=on_begun, failed=on_failed, key="begin-run")
 
     def stop(self) -> None:
         """Ask the launch to end; its outcome follows."""
@@ -96,7 +101,14 @@ class Launching(QObject):
         self.show_run(run, lines)
         self.running_changed.emit(False)
         name = case.model.name if case.model else ""
-        task.run(_keep, self._folder, self._number, run, name, self._budget, failed=self.failed.emit, key="keep-run")
+        task.run(keep_run, self._folder, self._number, run, name, self._budget, failed=self.failed.emit, key="keep-run")
+
+    def take_over(self, run: Run, lines: tuple[LogLine, ...], budget: Budget | None) -> None:
+        """A run that was made elsewhere in the window: into the case, and on screen."""
+        self._budget = budget
+        case = self._store.case
+        self._store.replace(runs=(*case.runs, run), diagnosis=run.diagnosis, log=lines, log_source=run.log_path or "")
+        self.show_run(run, lines)
 
     def show_run(self, run: Run, lines: tuple[LogLine, ...]) -> None:
         """Show how a run ended, its printed sizes beside what was estimated before it."""
@@ -112,14 +124,16 @@ class Launching(QObject):
         )
 
 
-def _begin(folder: Path, config: LaunchConfig) -> tuple[int, Path]:
+def begin_run(folder: Path, config: LaunchConfig) -> tuple[int, Path]:
+    """Number and folder of a new run."""
     # The history asks psutil about processes, which nothing before the first launch needs.
     from kvstudio.case.history import History
 
     return History(folder).begin(config)
 
 
-def _keep(folder: Path, number: int, run: Run, name: str, budget: Budget | None) -> None:
+def keep_run(folder: Path, number: int, run: Run, name: str, budget: Budget | None) -> None:
+    """Write a finished run into the history."""
     from kvstudio.case.history import History
 
     History(folder).finish(number, run, model_name=name, budget=budget)

@@ -78,6 +78,7 @@ class MainWindow(QMainWindow):
         self.store = Store(self)
         self.binaries = Binaries(self)
         self._devices_file = devices_file
+        self._walk: Any = None
         self.poll = DevicePoll(_probe, self)
         self._shut = self._closing = False
         self.setWindowTitle("kvstudio")
@@ -341,8 +342,20 @@ class MainWindow(QMainWindow):
         """Open the fix wizard."""
         from kvstudio.ui.wizard.wizard import FixWizard
 
-        if self.store.case.model is not None:
-            self._open(FixWizard(self.store.case, self))
+        case, earlier = self.store.case, self._walk
+        if case.model is None or self.launching.running:
+            return
+        same = earlier is not None and earlier.wanted == case.config and earlier.world.devices == case.chosen_devices
+        wizard = FixWizard(case, self, plan=earlier if same else None, folder=self.launching.folder)
+        wizard.run_finished.connect(self.launching.take_over)
+        wizard.config_chosen.connect(self.store.set_config)
+        wizard.report_requested.connect(self.report)
+        wizard.plan_changed.connect(self._on_walked)
+        self._open(wizard)
+
+    def _on_walked(self, plan: Any) -> None:
+        # Closing the wizard loses nothing: it goes on from here as long as the settings are the same.
+        self._walk = plan
 
     def report(self) -> None:
         """Open the report."""

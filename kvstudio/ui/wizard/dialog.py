@@ -37,7 +37,7 @@ def action_words(action: Action) -> str:
     return words[action]
 
 
-class FixWizard(QDialog):
+class WizardWindow(QDialog):
     """`show_view` in; `action_requested` (an Action) out. Closing says so by `left`; nothing is lost by it."""
 
     action_requested = Signal(object)

@@ -69,6 +69,9 @@ class PageView(QScrollArea):
         column.addWidget(SectionLabel(page.section))
         column.addSpacing(8)
         column.addWidget(_heading(page))
+        if page.notice:
+            column.addSpacing(12)
+            column.addWidget(_notice(page.notice))
         if page.change is not None:
             column.addSpacing(16)
             column.addWidget(_change(page.change))
@@ -136,6 +139,16 @@ def _heading(page: Page) -> QWidget:
         role = "muted" if page.state == "neutral" else page.state
         row.addWidget(Icon(_ICONS[page.state], role, 20))
     row.addWidget(Label(page.title, Step.PAGE, Weight.DemiBold, wrap=True), 1)
+    return area
+
+
+def _notice(words: str) -> QWidget:
+    area = QWidget()
+    row = QHBoxLayout(area)
+    row.setContentsMargins(0, 0, 0, 0)
+    row.setSpacing(8)
+    row.addWidget(Icon("warn", "warn"), 0, Qt.AlignmentFlag.AlignTop)
+    row.addWidget(Label(words, role="warn", wrap=True), 1)
     return area
 
 

@@ -103,13 +103,15 @@ class Progress:
 class Page:
     """The right side; parts that are empty are left out.
 
-    `state` colours the heading's icon: `good`, `bad`, `neutral`; empty for no icon. `flags`: the typed parts of `why`.
+    `state` colours the heading's icon: `good`, `bad`, `neutral`; empty for no icon. `notice`: something that went
+    otherwise than asked. `flags`: the typed parts of `why`.
     """
 
     section: str
     title: str
     state: str = ""
     change: Change | None = None
+    notice: str = ""
     why_label: str = ""
     why: str = ""
     flags: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from PySide6.QtCore import Qt
 
 from kvstudio.ui.widgets.budget_bars import BudgetBars
 from kvstudio.ui.widgets_run.phase_strip import PhaseStrip
-from kvstudio.ui.wizard.dialog import FixWizard
+from kvstudio.ui.wizard.dialog import WizardWindow
 from kvstudio.ui.wizard.from_plan import wizard_view
 from kvstudio.ui.wizard.values import Action, Progress
 from tests.ui import wizard_samples
@@ -13,7 +13,7 @@ from tests.ui import wizard_samples
 
 @pytest.fixture
 def window(qtbot):
-    made = FixWizard()
+    made = WizardWindow()
     qtbot.addWidget(made)
     made.resize(1180, 800)
     made.show_view(wizard_samples.story())

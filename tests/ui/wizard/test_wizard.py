@@ -1,0 +1,161 @@
+"""The wizard walks a plan with real threads and a launch that is decided by the budget."""
+
+import pytest
+from PySide6.QtCore import Qt
+
+from kvstudio.advise.plan import World, start
+from kvstudio.case.values import Case
+from kvstudio.launch.config import LaunchConfig
+from kvstudio.runlog.values import Phase
+from kvstudio.ui.wizard.values import Action, RunState
+from kvstudio.ui.wizard.wizard import FixWizard, first_plan
+from kvstudio.verify.values import Check, PrintedBuffer, Run, RunOutcome
+from kvstudio.work.launch_worker import LaunchWorker
+from tests.advise.world import Reality, device
+from tests.budget import zoo
+
+WANTED = LaunchConfig(model_path="m.gguf", fit=False, n_gpu_layers=99, n_ctx=131072)
+CHECKS = (Check("binary", True, "as chosen"),)
+
+
+@pytest.fixture(scope="module")
+def world():
+    return World(zoo.model("llama31-8b"), (device(0, 12),))
+
+
+@pytest.fixture
+def case(world):
+    return Case(config=WANTED, model=world.model, what_if=world.devices, chosen=("CUDA0",))
+
+
+def finished(config, number, outcome, diagnosis=None, printed=()):
+    return Run(
+        number=number,
+        config=config,
+        argv=(),
+        env=(),
+        binary=None,
+        outcome=outcome,
+        reached=Phase.KV,
+        phases=(),
+        seconds=1.0,
+        started_at=0.0,
+        exit_code=0,
+        signal=None,
+        buffers=tuple(PrintedBuffer(name, name, "model", size, 1) for name, size in printed),
+        peak=(),
+        free_before=(),
+        samples=(),
+        checks=CHECKS if outcome is RunOutcome.VERIFIED else (),
+        diagnosis=diagnosis,
+        log_path=None,
+        says="The program could not be started." if outcome is RunOutcome.COULD_NOT_START else "",
+    )
+
+
+def launcher(world):
+    reality = Reality(world)
+
+    def launch(config, binary, *, options, on_phase, cancel, **_):
+        on_phase(Phase.WEIGHTS, "running", 0.0)
+        worked, diagnosis, printed = reality.run(config)
+        outcome = RunOutcome.VERIFIED if worked else RunOutcome.FAILED
+        return finished(config, options.number, outcome, diagnosis, tuple(printed.items()))
+
+    return launch
+
+
+@pytest.fixture
+def make(qtbot, case, world, tmp_path):
+    def made(launch=None, **options):
+        window = FixWizard(case, worker=LaunchWorker(launch=launch or launcher(world)), folder=tmp_path, **options)
+        qtbot.addWidget(window)
+        window.show()
+        qtbot.waitUntil(lambda: window.plan is not None, timeout=20000)
+        return window
+
+    return made
+
+
+def press(qtbot, window, action):
+    qtbot.mouseClick(window.button(action), Qt.MouseButton.LeftButton)
+
+
+def ready(window, runs):
+    return len(window.plan.attempts) == runs and Action.CANCEL not in window.offered()
+
+
+def test_trying_until_the_end_names_the_cause_and_the_command(qtbot, make):
+    window = make()
+    heard = []
+    window.run_finished.connect(lambda run, lines, budget: heard.append(run))
+    for runs in range(1, 9):
+        press(qtbot, window, Action.TRY)
+        qtbot.waitUntil(lambda runs=runs: ready(window, runs) and window.offered() != (Action.CLOSE,), timeout=20000)
+        if window.plan.verdict is not None:
+            break
+    assert window.plan.verdict.outcome == "verified"
+    assert window.plan.verdict.root_cause.variable == "n_ctx"
+    assert [run.number for run in heard] == list(range(1, len(window.plan.attempts) + 1))
+    chosen = []
+    window.config_chosen.connect(chosen.append)
+    press(qtbot, window, Action.USE)
+    assert chosen == [window.plan.verdict.config]
+
+
+def test_skipping_can_be_taken_back(qtbot, make, world):
+    window = make(plan=start(world, WANTED))
+    press(qtbot, window, Action.TRY)
+    qtbot.waitUntil(lambda: ready(window, 1) and Action.SKIP in window.offered(), timeout=20000)
+    proposed = window.plan.pending
+    press(qtbot, window, Action.SKIP)
+    qtbot.waitUntil(lambda: window.plan.pending != proposed and Action.BACK in window.offered(), timeout=20000)
+    press(qtbot, window, Action.BACK)
+    assert window.plan.pending == proposed
+
+
+def test_stopping_keeps_what_was_found(qtbot, make):
+    window = make()
+    press(qtbot, window, Action.STOP)
+    qtbot.waitUntil(lambda: window.plan.verdict is not None, timeout=20000)
+    assert window.plan.verdict.outcome == "stopped"
+    qtbot.waitUntil(lambda: Action.REPORT in window.offered(), timeout=5000)
+    with qtbot.waitSignal(window.report_requested):
+        press(qtbot, window, Action.REPORT)
+
+
+def test_a_program_that_does_not_start_is_no_attempt(qtbot, make):
+    window = make(lambda config, binary, *, options, **_: finished(config, 1, RunOutcome.COULD_NOT_START))
+    with qtbot.waitSignal(window.run_finished, timeout=20000):
+        press(qtbot, window, Action.TRY)
+    assert window.plan.attempts == ()
+    assert Action.TRY in window.offered()
+
+
+def test_cancel_ends_the_try_and_closing_waits_for_it(qtbot, make):
+    def launch(config, binary, *, options, cancel, **_):
+        cancel.wait(30)
+        return finished(config, options.number, RunOutcome.CANCELLED)
+
+    window = make(launch)
+    press(qtbot, window, Action.TRY)
+    qtbot.waitUntil(lambda: window.offered() == (Action.CANCEL,), timeout=20000)
+    assert window.side.rows()[-1].entry().state is RunState.RUNNING
+    press(qtbot, window, Action.CANCEL)
+    qtbot.waitUntil(lambda: Action.TRY in window.offered(), timeout=20000)
+    press(qtbot, window, Action.TRY)
+    qtbot.waitUntil(lambda: window.offered() == (Action.CANCEL,), timeout=20000)
+    with qtbot.waitSignal(window.left, timeout=20000):
+        window.close()
+    assert not window.isVisible()
+
+
+def test_a_failed_run_of_the_same_settings_is_not_made_again(case, world):
+    worked, diagnosis, printed = Reality(world).run(WANTED)
+    assert not worked
+    before = first_plan(case)
+    after = first_plan(case.replace(runs=(finished(WANTED, 4, RunOutcome.FAILED, diagnosis, tuple(printed.items())),)))
+    assert before.attempts == ()
+    assert [a.run_number for a in after.attempts] == [4]
+    other = case.replace(runs=(finished(WANTED.evolve(n_ctx=1024), 4, RunOutcome.FAILED, diagnosis),))
+    assert first_plan(other).attempts == ()
