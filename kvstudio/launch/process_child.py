@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -92,7 +93,10 @@ class GuardedChild:
         if line is None:
             return None
         words = line.split()
-        if words[:1] != ["ended"]:  # the guard itself was killed; its child went with it
+        if words[:1] != ["ended"]:
+            # The guard itself was killed. Its child goes with it; what that had started has to be ended here.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
             return ChildExit(None, None)
         code, number, rss = (int(word) for word in words[1:4])
         # Linux counts in KiB, macOS in bytes.

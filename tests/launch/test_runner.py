@@ -173,14 +173,18 @@ runner.wait()
         wait_for(lambda pid=pid: gone(pid))
 
 
-def test_when_the_guard_is_killed_the_child_goes_and_an_end_comes():
-    runner = Runner(spec())
+def test_when_the_guard_is_killed_the_child_goes_and_an_end_comes(tmp_path):
+    runner = Runner(spec(grandchild=tmp_path / "pids"))
     runner.start()
     runner.wait_started(10)
+    wait_for((tmp_path / "pids").exists)
+    near, far = (int(word) for word in (tmp_path / "pids").read_text().split())
     psutil.Process(psutil.Process(runner.pid).ppid()).kill()
     end = runner.wait(10)
     assert (end.kind, end.exit_code, end.signal) == (EndKind.SIGNALLED, None, None)
     wait_for(lambda: gone(runner.pid))
+    wait_for(lambda: gone(near))
+    os.kill(far, signal.SIGKILL)  # it left the session and nobody is there to find it any more
 
 
 def test_a_flood_of_output_stays_in_order_and_complete(tmp_path):
