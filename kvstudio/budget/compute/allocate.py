@@ -95,10 +95,9 @@ class Arena:
 class GraphAllocator:
     """Replays one graph; `sizes` has the bytes of each backend's compute buffer afterwards."""
 
-    def __init__(self, backends: Sequence[Backend], clamp_in_place: bool) -> None:
+    def __init__(self, backends: Sequence[Backend]) -> None:
         self._arenas = [Arena(b.alignment, b.max_bytes) for b in backends]
         self._alloc_bytes = [b.alloc_bytes for b in backends]
-        self._in_place = INPLACE_OPS if clamp_in_place else INPLACE_OPS - {"CLAMP"}
 
     @property
     def sizes(self) -> list[int]:
@@ -143,7 +142,7 @@ class GraphAllocator:
 
     def _allocate(self, node: Tensor, at: int) -> None:
         node.own = True
-        if node.op in self._in_place:
+        if node.op in INPLACE_OPS:
             for parent in node.src:
                 if (
                     parent.own

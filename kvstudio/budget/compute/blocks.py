@@ -40,6 +40,7 @@ class Blocks(Graph):
         self.n_layer = reserve.model.n_layer
         self.embd: Tensor | None = None
         self.prefix = ""
+        self.fused_attention: list[tuple[Tensor, int]] = []
         self._pins = reserve.n_tokens < 32 or reserve.full_offload
 
     # -- names ---------------------------------------------------------------------------------------------------
@@ -296,6 +297,7 @@ class Blocks(Graph):
         kq_b: Tensor | None = None,
         sinks: Tensor | None = None,
         v_mla: Tensor | None = None,
+        il: int = -1,
     ) -> Tensor:
         """Attention itself; the result is [n_embd_v, n_tokens]."""
         v_trans = v.nb[1] > v.nb[2]
@@ -311,6 +313,7 @@ class Blocks(Graph):
             if v.type == F32:
                 v = self.cast(v, F16)
             cur = self.flash_attn(q, k, v, mask, sinks)
+            self.fused_attention.append((cur, il))
             if v_mla is not None:
                 cur = self.mul_mat(v_mla, self.permute(cur, 0, 2, 1, 3))
                 cur = self.cont(self.permute(cur, 0, 2, 1, 3))
@@ -356,7 +359,7 @@ class Blocks(Graph):
         if inp.kind == "none":
             assert k is not None and v is not None
             self.expand(q, k, v)
-            cur = self.mha(q, k, v, inp.mask, kq_b=kq_b, sinks=sinks)
+            cur = self.mha(q, k, v, inp.mask, kq_b=kq_b, sinks=sinks, il=il)
         else:
             if inp.k_rot is not None:
                 q = self.rotate(q, inp.k_rot)
@@ -375,7 +378,7 @@ class Blocks(Graph):
             layer = self.r.layers[il]
             keys = self.cached_k(inp, at, layer.n_embd_head_k, layer.n_head_kv)
             values = self.cached_v(inp, at, layer.n_embd_head_v, layer.n_head_kv)
-            cur = self.mha(q, keys, values, inp.mask, kq_b=kq_b, sinks=sinks)
+            cur = self.mha(q, keys, values, inp.mask, kq_b=kq_b, sinks=sinks, il=il)
             if inp.v_rot is not None:
                 cur = self.rotate(cur, inp.v_rot)
         return self.project(cur, wo, wo_b, wo_s)

@@ -1,11 +1,13 @@
 """Model, settings and placement to bytes of compute buffer per device and host."""
 
+from dataclasses import replace
+
 from kvstudio.budget.compute.allocate import GraphAllocator
 from kvstudio.budget.compute.backend import Backend
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.families import build
 from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE, Reserve, pad
-from kvstudio.budget.compute.schedule import schedule
+from kvstudio.budget.compute.schedule import Schedule, schedule
 from kvstudio.budget.compute.support import support_of
 from kvstudio.budget.compute.vulkan_order import reorder_new, reorder_old
 from kvstudio.budget.placement_values import PlacedTensor, Placement
@@ -23,20 +25,45 @@ def compute_buffers(
 ) -> dict[str, tuple[int, Provenance, str]]:
     """Bytes, provenance and reason of each compute buffer, by the buffer type's log name."""
     reserve = reserve_for(model, effective, placement, config)
-    graph = Blocks(reserve)
-    followed = build(graph)
-    graph.pool()
     backends = backends_of(placement)
-    order = reorder_new if effective.build >= MIXED_BATCH_SINCE else reorder_old
-    plan = schedule(
-        graph, backends, copies=placement.pipeline_copies, op_offload=effective.op_offload,
-        build=effective.build, reorder=order,
-    )  # fmt: skip
-    allocator = GraphAllocator(backends, clamp_in_place=True)
+    if effective.flash_attn == "auto" and reserve.flash_attn:
+        reserve.flash_attn = flash_attn_survives(reserve, backends)
+    graph, followed = graph_of(reserve)
+    plan = plan_of(graph, backends, reserve)
+    allocator = GraphAllocator(backends)
     allocator.run(plan.nodes, plan.leafs)
     provenance = Provenance.EXACT if followed else Provenance.ESTIMATED
     names = (*(placement.buffer_types or placement.devices), backends[-1].buffer_type)
     return {name: (size, provenance, "") for name, size in zip(names, allocator.sizes, strict=True)}
+
+
+def graph_of(reserve: Reserve) -> tuple[Blocks, bool]:
+    graph = Blocks(reserve)
+    followed = build(graph)
+    graph.pool()
+    return graph, followed
+
+
+def plan_of(graph: Blocks, backends: list[Backend], reserve: Reserve) -> Schedule:
+    config = reserve.config
+    order = reorder_new if config.build >= MIXED_BATCH_SINCE else reorder_old
+    return schedule(
+        graph, backends, copies=reserve.placement.pipeline_copies, op_offload=config.op_offload,
+        build=config.build, reorder=order,
+    )  # fmt: skip
+
+
+def flash_attn_survives(reserve: Reserve, backends: list[Backend]) -> bool:
+    """llama.cpp's own probe: a graph of one token per sequence must keep every attention on its layer's device.
+
+    Source: llama-context.cpp resolve_fused_ops, read at build 11434.
+    """
+    probe = replace(
+        reserve, n_tokens=reserve.n_seqs, n_outputs=reserve.n_seqs, weights={}, caches={}
+    )  # fmt: skip
+    graph, _ = graph_of(probe)
+    plan_of(graph, backends, probe)
+    return all(backends[node.backend].name == reserve.device(il) for node, il in graph.fused_attention if il >= 0)
 
 
 def reserve_for(

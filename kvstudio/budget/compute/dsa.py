@@ -102,7 +102,7 @@ class DsaDecoder(MlaDecoder):
         mask = self.masked(inp.mask, chosen)
         keys = g.cached_k(inp, il, k.ne[0], k.ne[1], cache)
         values = g.view(keys, (v.ne[0], *keys.ne[1:]), keys.nb[1:])
-        cur = g.mha(q, keys, values, mask, v_mla=g.need(il, "attn_v_b"))
+        cur = g.mha(q, keys, values, mask, v_mla=g.need(il, "attn_v_b"), il=il)
         return g.project(cur, g.need(il, "attn_output"), None, g.w(il, "attn_output", "scale"))
 
     def masked(self, mask: Tensor, chosen: Tensor) -> Tensor:

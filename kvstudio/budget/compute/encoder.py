@@ -148,7 +148,7 @@ class T5Decoder(Decoder):
         k = g.reshape(g.mm(g.need(il, "cross_attn_k"), self.encoded), head, n_kv, n_enc)
         v = g.reshape(g.mm(g.need(il, "cross_attn_v"), self.encoded), head, n_kv, n_enc)
         g.expand(q, k, v)
-        cur = g.project(g.mha(q, k, v, self.cross.mask), g.need(il, "cross_attn_o"))
+        cur = g.project(g.mha(q, k, v, self.cross.mask, il=il), g.need(il, "cross_attn_o"))
         if last:
             assert self.out_ids is not None
             cur, inp = g.get_rows(cur, self.out_ids), g.get_rows(inp, self.out_ids)

@@ -17,7 +17,7 @@ CACHE_TYPE_IDS: Final[dict[str, int]] = {
 
 #: Operations that only reinterpret memory.
 VIEW_OPS: Final = frozenset({"VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"})
-#: Operations that may write over their source. CLAMP joined after build 10434.
+#: Operations that may write over their source.
 #: Source: ggml-alloc.c ggml_op_can_inplace.
 INPLACE_OPS: Final = frozenset(
     {"FILL", "SCALE", "ADD", "ADD_ID", "ADD1", "SUB", "MUL", "DIV", "SQR", "SQRT", "LOG", "UNARY", "ROPE",
