@@ -88,7 +88,7 @@ def _by_budget(where: Where, budget: Budget) -> Ruling | None:
         return Ruling(
             Cause.UNKNOWN,
             f"by the budget it should have fit: {format_bytes(device.free_bytes)} were free and the whole launch needs "
-            f"{format_bytes(device.need_bytes)} there, so a backend limit, a regression or a bug is more likely than a shortage",
+            f"{format_bytes(device.need_bytes)} there; a backend limit, a regression or a bug is likelier than that",
         )
     if device.total_bytes is not None and device.other_bytes and device.need_bytes <= device.total_bytes:
         return Ruling(
@@ -124,15 +124,16 @@ def _by_log(run: Timeline, where: Where, stage: str | None, facts: RunFacts, nam
         return Ruling(Cause.CONFIG, f"the recurrent state is kept once per slot, and there are {facts.n_seq_max}", seen)
     if names & {"vulkan_device_lost"} and "driver_submission" not in names:
         return Ruling(Cause.UNKNOWN, "a lost device is a driver reset; memory is only one of its reasons")
-    if _says_full(names) or run.named("malloc_said"):
+    if names & _FULL or run.named("malloc_said"):
         return Ruling(Cause.CAPACITY, "the device had no room left for it")
     return Ruling(Cause.UNKNOWN, "no line says why it was refused")
 
 
-def _says_full(names: set[str]) -> bool:
-    return bool(
-        names
-        & {"cuda_malloc", "cann_malloc", "cuda_runtime", "vulkan_exception", "vulkan_size", "metal_buffer", "metal_bytes",
-           "metal_command_memory", "metal_2023_failed", "metal_working_set", "opencl_buffer", "opencl_create", "sycl_alloc",
-           "level_zero", "driver_submission", "hexagon_alloc", "sycl_memtrace", "openvino_alloc", "openvino_buffer"}
-    )  # fmt: skip
+#: Phrases that say the device itself had nothing left.
+_FULL = frozenset(
+    {
+        "cann_malloc", "cuda_malloc", "cuda_runtime", "driver_submission", "hexagon_alloc", "level_zero",
+        "metal_2023_failed", "metal_buffer", "metal_bytes", "metal_command_memory", "opencl_buffer", "opencl_create",
+        "openvino_alloc", "openvino_buffer", "sycl_alloc", "sycl_memtrace", "vulkan_exception", "vulkan_size",
+    }
+)  # fmt: skip

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from kvstudio.devices.values import Device, DeviceSource
 from kvstudio.diagnose import facts as run_facts
 from kvstudio.diagnose.timeline import last_run
 from kvstudio.diagnose.where import backend_of
-from kvstudio.devices.values import Device, DeviceSource
 from kvstudio.errors import KvStudioError
 from kvstudio.launch.argv import parse_argv, split_command
 from kvstudio.launch.config import CACHE_TYPES, LaunchConfig
@@ -44,6 +44,8 @@ _FLASH = {
 }
 _BOOL = {"true": True, "1": True, "false": False, "0": False}
 _TRAILING = re.compile(r"\s*(?:2?>>?\s*\S+|2>&1|&|\|.*|\\)+\s*$")
+#: Ollama starts its own copy of the server under its own name.
+_RUNNER = re.compile(r"^\S*ollama(?:\.exe)?[\"']? runner|^\S*ollama_llama_server\S*")
 _QUOTED_END = re.compile(r'["\'](?:\s+\w+=.*)?$')
 
 
@@ -78,7 +80,10 @@ def devices_from_log(events: Sequence[LogEvent]) -> tuple[Device, ...]:
 def _commanded(events: Sequence[LogEvent]) -> LaunchConfig | None:
     """The last command line that can be read; a wrapper's runner counts as llama-server."""
     for event in reversed([e for e in events if isinstance(e, CommandSeen)]):
+        if event.text.startswith("Namespace("):
+            return _koboldcpp(event.text)
         text = _QUOTED_END.sub("", _TRAILING.sub("", event.text))
+        text = _RUNNER.sub("llama-server", text)
         try:
             config = parse_argv(split_command(text))
         except (KvStudioError, ValueError):
@@ -86,6 +91,30 @@ def _commanded(events: Sequence[LogEvent]) -> LaunchConfig | None:
         if config.model_path or config.typed():
             return config
     return None
+
+
+def _koboldcpp(text: str) -> LaunchConfig:
+    """The options KoboldCpp prints as a Python Namespace."""
+
+    def value(*names: str) -> str | None:
+        for name in names:
+            if match := re.search(rf"\b{name}=\[?(?:'([^']*)'|(-?\d+|True|False))", text):
+                return match[1] if match[1] is not None else match[2]
+        return None
+
+    layers, batch = value("gpulayers"), value("batchsize", "blasbatchsize")
+    split = re.search(r"tensor_split=\[([\d., ]+)\]", text)
+    return LaunchConfig(
+        program="koboldcpp",
+        model_path=(value("model_param", "model") or "").replace("\\\\", "\\"),
+        n_ctx=int(value("contextsize") or 0) or None,
+        n_gpu_layers=int(layers) if layers is not None else None,
+        n_ubatch=int(batch) if batch is not None else None,
+        flash_attn={"True": "on", "False": "off"}.get(value("flashattention") or ""),
+        tensor_split=tuple(float(part) for part in split[1].split(",") if part.strip()) if split else None,
+        mmproj=value("mmproj") or None,
+        model_draft=value("draftmodel") or None,
+    )
 
 
 def _printed(events: Sequence[LogEvent]) -> dict[str, Any]:

@@ -73,7 +73,8 @@ def gather(run: Timeline) -> RunFacts:
     return RunFacts(
         _int(config.get("n_ctx")), _int(config.get("n_ctx_train")),
         _int(config.get("n_seq_max") or config.get("n_parallel")), _int(config.get("n_ubatch")),
-        {"true": True, "1": True, "false": False, "0": False}.get(config.get("kv_unified", "")), config.get("flash_attn"),
+        {"true": True, "1": True, "false": False, "0": False}.get(config.get("kv_unified", "")),
+        config.get("flash_attn"),
         types[0], types[1], offloaded, _int(config.get("n_expert")), devices, tuple(commands), lines,
     )  # fmt: skip
 

@@ -48,7 +48,7 @@ def context_stage(run: Timeline, place: int) -> str | None:
 
 
 def _after_buffer(kind: str, kv_seen: bool) -> str:
-    """The stage after a printed buffer. Since 2025 the output buffer stands before the KV cache, until then after it."""
+    """The stage after a printed buffer. Since 2025 the output buffer stands before the KV cache."""
     return {
         "model": "weights", "kv": "kv", "rs": "rs", "compute": "compute", "lora": "lora", "mmproj": "mmproj",
         "output": "compute" if kv_seen else "kv",

@@ -13,6 +13,17 @@ CPU_ALIGNMENT = 64
 _GPU_NAME = re.compile(
     r"(CUDA|ROCm|MUSA|Vulkan|SYCL|MTL|Metal|OpenCL|GPUOpenCL|CANN|HTP|WebGPU|OPENVINO|RPC|ET|VirtGPU)(\d*)(\[[^\]]*\])?"
 )
+#: A runtime error's details stand within this many events after it.
+NEAR = 4
+_RUNTIME_NAMES = {
+    "CUDA": "CUDA",
+    "CUBLAS": "CUDA",
+    "ROCM": "ROCm",
+    "HIP": "ROCm",
+    "HIPBLAS": "ROCm",
+    "ROCBLAS": "ROCm",
+    "MUSA": "MUSA",
+}
 _MALLOC_BACKENDS = ("CUDA", "ROCm", "MUSA")
 
 
@@ -90,8 +101,7 @@ def _spoken(group: Group) -> str | None:
     for mark in group.marks:
         api = mark.groups.get("api", "")
         if mark.signature.name == "cuda_runtime":
-            return {"CUDA": "CUDA", "CUBLAS": "CUDA", "CUBLAS".lower(): "CUDA", "cuBLAS": "CUDA", "ROCm": "ROCm", "HIP": "ROCm",
-                    "HIPBLAS": "ROCm", "ROCBLAS": "ROCm", "MUSA": "MUSA"}.get(api)  # fmt: skip
+            return _RUNTIME_NAMES.get(api.upper())
         if api in ("hipMalloc", "musaMalloc"):
             return {"hipMalloc": "ROCm", "musaMalloc": "MUSA"}[api]
     return None
@@ -100,7 +110,7 @@ def _spoken(group: Group) -> str | None:
 def _current_device(run: Timeline, group: Group) -> str | None:
     """`current device: 0` stands on the line after a runtime error."""
     for mark in run.named("current_device"):
-        if group.start < mark.place <= group.end + 4:
+        if group.start < mark.place <= group.end + NEAR:
             return mark.groups["dev"]
     return None
 

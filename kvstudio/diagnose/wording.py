@@ -18,7 +18,8 @@ PART = {
     "fit": "fitting the settings to free memory",
 }
 _TITLE = {
-    "weights": "Weights", "kv": "KV cache", "rs": "Recurrent state", "compute": "Compute buffer", "output": "Output buffer",
+    "weights": "Weights", "kv": "KV cache", "rs": "Recurrent state", "compute": "Compute buffer",
+    "output": "Output buffer",
     "host": "Host memory", "decode": "While running", "mmproj": "Multimodal projector", "draft": "Draft model",
     "lora": "Adapter", "fit": "Fitting to memory",
 }  # fmt: skip

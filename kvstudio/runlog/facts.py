@@ -107,8 +107,9 @@ _BUILD = re.compile(
 _COMMAND = re.compile(
     r"(?P<cmd>(?:[A-Z_][A-Z0-9_]*=\S+ +)*(?:[^\s'\"=|;()]*[/\\])?"
     r"(?:llama-(?:server|cli|bench|completion|mtmd-cli|run|perplexity|simple|imatrix|batched-bench|fit-params|finetune)"
-    r"|ollama_llama_server|(?<=[/\\])(?:server|main|finetune|perplexity))(?:\.exe)?[\"']? +-{1,2}[a-zA-Z].*)$"
+    r"|ollama_llama_server|ollama(?:\.exe)?[\"']? runner|(?<=[/\\])(?:server|main|finetune|perplexity))(?:\.exe)?[\"']? +-{1,2}[a-zA-Z].*)$"
 )
+_NAMESPACE = re.compile(r"^Namespace\(.*\bcontextsize=.*\)$")
 _LOADED_FROM = re.compile(
     r"loaded meta data with \d+ key-value pairs and \d+ tensors from (?P<path>.+?)(?: \(version .*)?$"
 )
@@ -215,6 +216,8 @@ FACTS: tuple[tuple[str, re.Pattern[str], Builder], ...] = (
     ("version", _BUILD, _build),
     ("vendor ", _BUILD, _build),
     ("llama-", _COMMAND, lambda line, m, _: CommandSeen(line, m["cmd"].strip())),
+    ("ollama runner", _COMMAND, lambda line, m, _: CommandSeen(line, m["cmd"].strip())),
+    ("Namespace(", _NAMESPACE, lambda line, m, _: CommandSeen(line, m[0])),
     ("ollama_llama_server", _COMMAND, lambda line, m, _: CommandSeen(line, m["cmd"].strip())),
     ("/main", _COMMAND, lambda line, m, _: CommandSeen(line, m["cmd"].strip())),
     ("/server", _COMMAND, lambda line, m, _: CommandSeen(line, m["cmd"].strip())),

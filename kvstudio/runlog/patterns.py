@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from kvstudio.runlog.signatures.allocators import ALLOCATORS
+from kvstudio.runlog.signatures.buffers import BUFFERS
 from kvstudio.runlog.signatures.refusals import HINTS, PLANNER, REFUSALS
 from kvstudio.runlog.signatures.row import Kind, Signature
 from kvstudio.runlog.signatures.stages import OUTCOMES, PURPOSES, STAGES
@@ -10,11 +11,11 @@ from kvstudio.runlog.signatures.wrappers import ENDS, HARMLESS, WRAPPERS
 
 #: Order matters within a kind: the first row of a group that matches a line speaks for it.
 SIGNATURES: tuple[Signature, ...] = (
-    HARMLESS + ALLOCATORS + PURPOSES + PLANNER + REFUSALS + OUTCOMES + STAGES + HINTS + ENDS + WRAPPERS
+    HARMLESS + ALLOCATORS + BUFFERS + PURPOSES + PLANNER + REFUSALS + OUTCOMES + STAGES + HINTS + ENDS + WRAPPERS
 )
 BY_NAME: dict[str, Signature] = {signature.name: signature for signature in SIGNATURES}
 
-#: A line that one of these kinds explains is not looked at for the later ones: a harmless line is not a failure as well.
+#: A line that one of these kinds explains is not looked at for the later ones: harmless is not a failure as well.
 _SPEAKS_ALONE = {Kind.HARMLESS}
 
 

@@ -54,7 +54,7 @@ _LAYERS = re.compile(
             rf"\[?{_CLOCK}\]? (?=\S)",
             rf"\[\s*(?P<l4>(?i:{_WORDS}))\s*\]\s?(?:\[[\w .:\-]+\]\s?)?",
             rf"(?P<l5>{_WORDS})\s*(?::|\||-)\s+(?=\S)",
-            r"\[(?:WASI-NN|llama\.cpp|LM STUDIO SERVER|LMSInternal|lmstudio-llama-cpp|llama-server|stderr|stdout)\]:? ?",
+            r"\[(?:WASI-NN|llama\.cpp|LM STUDIO SERVER|lmstudio-llama-cpp|llama-server|std(?:err|out))\]:? ?",
             r"llama\.cpp: (?=\w)",
             r"(?:llama-server|llama_server|llamacpp|koboldcpp) ?(?:stderr|stdout)?: (?=\w+:)",
             r"std(?:err|out)(?: [FP])?[:|]? (?=\w+:|\S+ \w+:)",

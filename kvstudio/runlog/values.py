@@ -42,7 +42,7 @@ class LogEvent:
 
 @dataclass(frozen=True, slots=True)
 class BufferPrinted(LogEvent):
-    """`Vulkan0 KV buffer size = 512.00 MiB`. `kind`: model, kv, rs, compute, output, lora, mmproj. Bytes are MiB as printed."""
+    """`Vulkan0 KV buffer size = 512.00 MiB`, in bytes. `kind`: model, kv, rs, compute, output, lora, mmproj."""
 
     name: str
     kind: str
@@ -116,7 +116,10 @@ class PhaseReached(LogEvent):
 
 @dataclass(frozen=True, slots=True)
 class AllocationFailed(LogEvent):
-    """An allocator line. `layer`: A backend allocator, B ggml allocator, C what it was for. Sizes None where not said."""
+    """An allocator line. `layer`: A backend allocator, B ggml allocator, C what it was for. Unsaid sizes are None.
+
+    `groups` are the figures and names of the line as its pattern calls them.
+    """
 
     layer: str
     signature: str

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 
-#: Letters by how often logs have them; a word is searched for from its rarest letter on, so that most of a line is skipped.
+#: Letters by how often logs have them; a word is looked for from its rarest letter on, which skips most of a line.
 _COMMON_FIRST = " etaosrin|=0123456789.,:lhdcmpu_gfy-bkwvI"
 _PIECE = 10
 _DIGITS = b"0123456789"

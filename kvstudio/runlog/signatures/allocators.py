@@ -1,10 +1,8 @@
-"""Who refused memory: the allocators of every backend, and ggml's line that names the buffer."""
+"""Who refused memory: the allocators of every backend."""
 
 # ruff: noqa: E501
 # A pattern is easier to check against the line it reads when it is not broken up.
 from kvstudio.runlog.signatures.row import NUM, Kind, Signature, row
-
-_BUF = r"(?P<buf>[\w.\-]+(?:\[[^\]\s]*\])?)"
 
 ALLOCATORS: tuple[Signature, ...] = (
     row(
@@ -151,16 +149,6 @@ ALLOCATORS: tuple[Signature, ...] = (
         "Metal refused the {what} buffer of {mib} MiB",
         "ggml-metal.m ggml_metal_add_buffer, 2023",
         rank=8,
-        backend="Metal",
-    ),
-    row(
-        "metal_working_set",
-        Kind.ALLOCATOR,
-        "greater than the recommended max working set",
-        r"ggml_metal_(?:add|get)_buffer: .*greater than the recommended max working set",
-        "the buffers together are over what macOS recommends for the GPU",
-        "ggml-metal.m ggml_metal_add_buffer, 2023",
-        rank=4,
         backend="Metal",
     ),
     row(
@@ -406,44 +394,5 @@ ALLOCATORS: tuple[Signature, ...] = (
         "ggml-virtgpu",
         rank=7,
         backend="VirtGPU",
-    ),
-    # ggml names the buffer and its whole size
-    row(
-        "buffer_graph",
-        Kind.BUFFER,
-        "gallocr_reserve",
-        rf"ggml_gallocr_reserve_n(?:_impl)?: failed to allocate {_BUF} buffer of size (?P<bytes>\d+)",
-        "the compute buffer of {buf} is {bytes} bytes",
-        "ggml-alloc.c ggml_gallocr_reserve_n_impl",
-        rank=5,
-        stage="compute",
-    ),
-    row(
-        "buffer_tensors",
-        Kind.BUFFER,
-        ("alloc_tensor_range: failed", "alloc_buffer_n_default: failed", "alloc_ctx_tensors"),
-        rf"(?:alloc_tensor_range|\w*alloc_buffer_n_default|\w*alloc_ctx_tensors\w*): failed to allocate {_BUF}"
-        r"(?: buffer(?: of size (?P<bytes>\d+))?|$)",
-        "the buffer of tensors on {buf} is {bytes} bytes",
-        "ggml-alloc.c alloc_tensor_range; ggml-backend.cpp",
-        rank=5,
-    ),
-    row(
-        "buffer_tensor_init",
-        Kind.BUFFER,
-        "failed to initialize tensor",
-        r"failed to initialize tensor (?P<tensor>\S+)",
-        "tensor {tensor} could not be set up in its buffer",
-        "ggml-alloc.c alloc_tensor_range",
-        rank=4,
-    ),
-    row(
-        "buffer_plain",
-        Kind.BUFFER,
-        "buffer of size ",
-        r"(?:^|: |\s)failed to allocate (?P<buf>(?!HBM|input|output|compute)[A-Za-z][\w.\-]*(?:\[[^\]\s]*\])?) buffer of size (?P<bytes>\d+)",
-        "a buffer of {bytes} bytes on {buf} was refused",
-        "the same lines with their function name cut off",
-        rank=5,
     ),
 )

@@ -2,7 +2,7 @@
 
 # ruff: noqa: E501
 # A pattern is easier to check against the line it reads when it is not broken up.
-from kvstudio.runlog.signatures.row import NUM, Kind, Signature, row
+from kvstudio.runlog.signatures.row import Kind, Signature, row
 
 _R = Kind.REFUSAL
 
@@ -138,10 +138,6 @@ PLANNER: tuple[Signature, ...] = (
         r"(?:\(?needed (?P<bytes>\d+)|to allocate (?P<bytes2>\d+) bytes)",
         "ggml planned a buffer too small for its own tensors; the figures are of that plan, not of the device",
         "ggml-alloc.c ggml_tallocr_alloc, ggml_dyn_tallocr_alloc; ggml_allocr_alloc, 2023", rank=5, cause="bug"),
-    row("planner_dynamic", Kind.PLANNER, "not enough space in the buffer",
-        r"not enough space in the buffer to allocate (?P<bytes>\d+) bytes",
-        "ggml planned a buffer too small for its own tensors; the figures are of that plan, not of the device",
-        "ggml-alloc.c ggml_dyn_tallocr_alloc", rank=5, cause="bug"),
     row("planner_pool", Kind.PLANNER, "context's memory pool",
         r"not enough space in the context's memory pool \(needed (?P<bytes>\d+), available (?P<have>\d+)\)",
         "a fixed arena inside ggml was too small; the figures are of that arena, not of the device",
@@ -174,6 +170,4 @@ HINTS: tuple[Signature, ...] = (
     row("override_buffer", Kind.HINT, "buffer type overrid",
         r"tensor \S+ (?:\(\S+ \S+ \S+\) )?buffer type overrid?den to (?P<buf>\S+)|Tensor (?P<what>\S+) buffer type overrid\w+ to (?P<buf2>\S+)",
         "a tensor was put on {buf} by a rule", "llama-model-loader.cpp"),
-    row("regression_said", Kind.HINT, "worked with",
-        rf"^(?:it |this )?worked (?:with|in|on) (?:build |version )?b?(?P<what>\d{{4}}|{NUM})", "another build worked, the text says", "a person"),
 )  # fmt: skip

@@ -1,0 +1,93 @@
+"""A refused request for memory, with everything around it, to a Diagnosis."""
+
+from kvstudio.budget.values import Budget
+from kvstudio.diagnose import cause as causes
+from kvstudio.diagnose import missing, quoting, stage, steps, where, wording
+from kvstudio.diagnose.facts import RunFacts
+from kvstudio.diagnose.failure import Failure
+from kvstudio.diagnose.quoting import MAX_EVIDENCE, Texts
+from kvstudio.diagnose.timeline import Mark, Timeline
+from kvstudio.diagnose.values import Cause, Diagnosis, Evidence, Outcome
+from kvstudio.runlog.signatures.row import Kind
+
+#: Further refusals that are quoted one by one; of more only the last is.
+OTHERS = 3
+
+
+def diagnose(run: Timeline, found: Failure, texts: Texts, facts: RunFacts, budget: Budget | None) -> Diagnosis:
+    """What was asked of which device for what, why it was refused, and whether that ended the run."""
+    place = where.find(run, found.group)
+    at, proof = stage.of_group(run, found.group, place.name)
+    ruling = causes.of_memory(run, found.group, place, at, facts, budget)
+    key = found.group.key
+    return Diagnosis(
+        outcome=_outcome(found),
+        memory_class="not_memory" if ruling.cause is Cause.UNSUPPORTED else "memory",
+        stage=at,
+        device=place.name,
+        backend=place.backend,
+        requested_bytes=place.requested_bytes,
+        free_bytes=_free(place, budget),
+        limit_bytes=place.limit_bytes or _budget_limit(budget, place),
+        cause=ruling.cause,
+        key_line=quoting.key_line(key, texts),
+        evidence=(*_evidence(run, found, proof), *ruling.evidence)[:MAX_EVIDENCE],
+        title=wording.title(at, place, ruling.cause),
+        summary=_summary(found, at, place, ruling.because),
+        next_steps=() if found.resolved else steps.for_memory(at, ruling.cause, place, facts),
+        missing=missing.of(run, device=place.name, backend=place.backend, stage=at, memory=True, has_key=True),
+        generic_line=quoting.generic_line(run, key),
+        bytes_exact=place.exact,
+        notes=quoting.notes(run),
+    )
+
+
+def ended_otherwise(run: Timeline, found: Failure) -> bool:
+    """Whether a refusal that was overcome is followed by something that ended the run."""
+    end = found.success.place if found.success is not None else found.group.end
+    kinds = (Kind.REFUSAL, Kind.PLANNER, Kind.KILLED, Kind.CRASH)
+    return any(m.place > end and m.kind in kinds and m.signature.rank > 0 for m in run.marks)
+
+
+def _outcome(found: Failure) -> Outcome:
+    if found.resolved:
+        return Outcome.RECOVERED
+    return Outcome.UNKNOWN if found.open_retry else Outcome.FAILED
+
+
+def _summary(found: Failure, at: str | None, place: where.Where, because: str) -> str:
+    text = wording.memory_sentence(at, place, because, resolved=found.resolved, again=found.retried is not None)
+    if found.open_retry:
+        text += " llama.cpp was trying again where the text ends; how that went is not in it."
+    if at == "mmproj" and found.resolved:
+        text += " The first image will ask for it again."
+    return text
+
+
+def _evidence(run: Timeline, found: Failure, proof: Mark | None) -> tuple[Evidence, ...]:
+    """The lines of the same failure, then what was tried afterwards, then hints, then other refusals."""
+    passed = [m for m in (proof, found.retried, found.success) if m is not None]
+    hints = [m for m in run.of(Kind.FIT, Kind.HINT) if m.signature.name != "override_buffer"]
+    pinned = [m for m in run.named("pinned") if m.place < found.group.start]
+    near = quoting.evidence([*found.group.marks, *passed, *hints, *pinned])
+    return (*near, *_other_refusals(found))
+
+
+def _other_refusals(found: Failure) -> list[Evidence]:
+    shown = (*found.others[:OTHERS], *found.earlier[-2:])
+    said = [Evidence(g.key.line, f"another refusal: {quoting.says(g.key)}") for g in shown]
+    if found.others[OTHERS:]:
+        last = found.others[-1].key
+        said.append(Evidence(last.line, f"the last of {len(found.others) + 1} refusals: {quoting.says(last)}"))
+    return said
+
+
+def _free(place: where.Where, budget: Budget | None) -> int | None:
+    if place.free_bytes is not None or budget is None:
+        return place.free_bytes
+    return next((d.free_bytes for d in budget.devices if d.name == place.name), None)
+
+
+def _budget_limit(budget: Budget | None, place: where.Where) -> int | None:
+    first = budget.first_failure if budget is not None else None
+    return first.limit_bytes if first is not None and first.device == place.name else None
