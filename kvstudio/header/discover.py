@@ -52,7 +52,7 @@ def find_models(home: str | None = None, env: Mapping[str, str] | None = None) -
     those of this process. Folders that are links are not followed, nothing is changed, and nothing raises.
     """
     env = os.environ if env is None else env
-    home = str(Path.home()) if home is None else home
+    home = home_folder() if home is None else home
     search = _Search()
     for folder in _ollama_folders(home, env):
         _ollama(folder, search)
@@ -60,6 +60,14 @@ def find_models(home: str | None = None, env: Mapping[str, str] | None = None) -
         for path in _gguf_files(folder, search, MAX_DEPTH):
             _add(path, source, "", search)
     return tuple(sorted(search.found, key=lambda model: (model.source, model.name.lower(), model.path)))
+
+
+def home_folder() -> str:
+    """This user's home; a folder that cannot exist for a user without one."""
+    try:
+        return str(Path.home())
+    except RuntimeError:
+        return os.devnull
 
 
 def _ollama_folders(home: str, env: Mapping[str, str]) -> tuple[str, ...]:

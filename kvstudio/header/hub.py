@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from kvstudio.header.discover import home_folder
+
 #: A repository has some hundred files at most.
 MAX_FILES = 4096
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
@@ -29,7 +31,7 @@ def find_repo_model(
     if _REPO.fullmatch(repo) is None:
         return None
     env = os.environ if env is None else env
-    home = str(Path.home()) if home is None else home
+    home = home_folder() if home is None else home
     for files in (_hub_files(repo, home, env), _own_files(repo, home, env)):
         if hf_file:
             found = files.get(hf_file)

@@ -3,12 +3,13 @@
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
 from kvstudio.errors import ConfigError
 from kvstudio.launch.config import Arg, LaunchConfig
 from kvstudio.launch.flags import (
+    BENCH,
+    COMMON,
     ONE_VALUE,
     SECRET_FLAGS,
     SECRET_NAME,
@@ -174,9 +175,12 @@ def _check_unknown(word: str, by_name: Mapping[str, Flag]) -> None:
         raise ConfigError(f"{word!r} stands alone; llama.cpp takes options only.", hint)
 
 
-@lru_cache(maxsize=4)
 def _by_name(flags: tuple[Flag, ...]) -> Mapping[str, Flag]:
-    return {name: flag for flag in flags for name in (*flag.names, *flag.no)}
+    return _NAMES[id(flags)]
+
+
+#: By identity: hashing a table of options for a cache costs more than reading the line.
+_NAMES = {id(flags): {name: flag for flag in flags for name in (*flag.names, *flag.no)} for flags in (COMMON, BENCH)}
 
 
 def _values(layout: tuple[Arg, ...], env: Iterable[tuple[str, str]], flags: tuple[Flag, ...]) -> dict[str, Any]:

@@ -111,10 +111,23 @@ def find(env: Mapping[str, str] | None = None, home: str | None = None) -> tuple
 
     `env` and `home` default to those of this process.
     """
-    folders = [*site.getsitepackages(), site.getusersitepackages(), *sys.path]
     return find_programs(
-        os.environ if env is None else env, str(Path.home()) if home is None else home, dict.fromkeys(folders)
+        os.environ if env is None else env, _home() if home is None else home, dict.fromkeys(_package_folders())
     )
+
+
+def _home() -> str | None:
+    try:
+        return str(Path.home())
+    except RuntimeError:  # a user without a home folder
+        return None
+
+
+def _package_folders() -> list[str]:
+    """Folders with Python packages; a bundle has none of its own."""
+    if getattr(sys, "frozen", False):
+        return []
+    return [*site.getsitepackages(), site.getusersitepackages(), *sys.path]
 
 
 def inspect(path: str, cache: InspectCache | None = None, timeout_s: float = VERSION_TIMEOUT_S) -> Binary:
