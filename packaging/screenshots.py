@@ -7,26 +7,31 @@ XDG_CURRENT_DESKTOP=GNOME the platform's own is used.
 import argparse
 import os
 import sys
+import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from PySide6.QtCore import QEventLoop, QTimer
+from PySide6.QtCore import QEventLoop, QSettings, QTimer
 from PySide6.QtGui import QColor, QFontDatabase, QPalette
 from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
 
 from kvstudio.advise.by_context import by_context
 from kvstudio.advise.verdict import verdict
 from kvstudio.budget.values import Budget
-from kvstudio.devices.values import Device, DeviceProcess
+from kvstudio.devices.values import Device, DeviceProcess, Machine
 from kvstudio.ui import theme
+from kvstudio.ui.main_window import MainWindow
 from kvstudio.ui.panels.chart_panel import CONTEXT, TABLE, ChartPanel
+from kvstudio.ui.preferences import Preferences
 from kvstudio.ui.widgets.basic import Surface
 from kvstudio.ui.widgets.budget_bars import BudgetBars
 from kvstudio.ui.widgets.legend import Legend, kinds_of
 from kvstudio.ui.wizard.dialog import WizardWindow
 from kvstudio.ui.wizard.from_plan import wizard_view
+from tests.budget import zoo
 from tests.ui import samples, wizard_samples
 
 _DARK = (
@@ -123,6 +128,38 @@ def wizard_running() -> QWidget:
     return window
 
 
+def _main_window() -> MainWindow:
+    """The whole window with a real model's shape on the story's two cards; every number is worked out."""
+    settings = QSettings(str(Path(tempfile.mkdtemp()) / "settings.ini"), QSettings.Format.IniFormat)
+    window = MainWindow(Preferences(settings))
+    host = Device("Host", "CPU", total_bytes=samples.HOST_TOTAL, free_bytes=samples.HOST_TOTAL - samples.HOST_OTHER)
+    cards = tuple(replace(d, description="NVIDIA GeForce RTX 4090") for d in wizard_samples.DEVICES)
+    path = str(Path.home() / "models" / "Qwen3-32B-Q4_K_M.gguf")
+    window.store.set_machine(Machine(cards, host))
+    window.store.show_model(zoo.model("qwen3-32b"), path)
+    window.store.set_config(samples.CONFIG.evolve(model_path=path))
+    return window
+
+
+def main_window() -> QWidget:
+    window = _main_window()
+    window.resize(1280, 820)
+    return window
+
+
+def main_small() -> QWidget:
+    window = _main_window()
+    window.resize(1100, 720)
+    return window
+
+
+def main_context() -> QWidget:
+    window = _main_window()
+    window.resize(1280, 820)
+    window.chart.show_view(CONTEXT)
+    return window
+
+
 SCENES: dict[str, Callable[[], QWidget]] = {
     "bars": bars,
     "chart": chart,
@@ -130,6 +167,9 @@ SCENES: dict[str, Callable[[], QWidget]] = {
     "chart-open": chart_open,
     "chart-table": chart_table,
     "chart-context": chart_context,
+    "main": main_window,
+    "main-small": main_small,
+    "main-context": main_context,
     "wizard": wizard,
     "wizard-running": wizard_running,
     "wizard-result": wizard_result,
@@ -169,7 +209,7 @@ def main() -> int:
         if options.only in (None, name):
             scene = make()
             scene.show()
-            _settle(250)
+            _settle(4000 if name.startswith("main") else 250)
             scene.grab().save(str(options.out / f"{name}-{options.scheme}.png"))
             scene.close()
     return 0

@@ -14,7 +14,7 @@ CURVE_TYPES = ("f16", "q8_0", "q4_0")
 LIMIT_TYPES = ("f16", "q8_0", "q5_1", "q4_0")
 CARDS_GB = (8, 12, 16, 24, 32, 48, 80)
 
-_POINTS = 32
+_POINTS = 16
 _SHORTEST_AXIS = 8192
 _COST_CONTEXTS = (8192, 16384, 32768, 65536, 131072)
 
@@ -118,26 +118,51 @@ def places(budget: Budget) -> tuple[DeviceBudget, ...]:
     return budget.devices or (budget.host,)
 
 
+def remembered(estimate: Estimate) -> Estimate:
+    """The same estimates, each made once: curves, marks and costs meet at the same contexts."""
+    seen: dict[tuple[object, ...], Budget] = {}
+
+    def at(config: LaunchConfig) -> Budget:
+        key = (config.n_ctx, config.cache_type_k, config.cache_type_v)
+        if key not in seen:
+            seen[key] = estimate(config)
+        return seen[key]
+
+    return at
+
+
 def curve(estimate: Estimate, config: LaunchConfig, cache_type: str, n_ctx_max: int) -> Curve:
     """Follow one K/V type from the shortest context to the end of the axis."""
     typed = with_type(config, cache_type)
-    seen: dict[int, Budget] = {}
-
-    def at(n_ctx: int) -> Budget:
-        if n_ctx not in seen:
-            seen[n_ctx] = estimate(typed.evolve(n_ctx=n_ctx))
-        return seen[n_ctx]
+    steps = [max(N_CTX_STEP, n_ctx_max * i // _POINTS // N_CTX_STEP * N_CTX_STEP) for i in range(_POINTS + 1)]
+    points = tuple(Point(n_ctx, places(estimate(typed.evolve(n_ctx=n_ctx)))) for n_ctx in dict.fromkeys(steps))
 
     def largest(index: int) -> int | None:
-        return largest_step(lambda n_ctx: places(at(n_ctx))[index].fits is not False, n_ctx_max)
+        good = [p.n_ctx for p in points if p.devices[index].fits is not False]
+        if not good:
+            return None
+        # Only the gap after the last point that fits is searched.
+        low = good[-1]
+        high = next((p.n_ctx for p in points if p.n_ctx > low), low)
+        found = largest_step(
+            lambda more: places(estimate(typed.evolve(n_ctx=low + more)))[index].fits is not False, high - low
+        )
+        return low + (found or 0)
 
-    steps = [max(N_CTX_STEP, n_ctx_max * i // _POINTS // N_CTX_STEP * N_CTX_STEP) for i in range(_POINTS + 1)]
-    points = tuple(Point(n_ctx, places(at(n_ctx))) for n_ctx in dict.fromkeys(steps))
     return Curve(cache_type, points, tuple(largest(i) for i in range(len(points[0].devices))))
 
 
-def _whole(estimate: Estimate, config: LaunchConfig, n_ctx_max: int) -> int | None:
-    return largest_step(lambda n_ctx: estimate(config.evolve(n_ctx=n_ctx)).fits is not False, n_ctx_max)
+def _whole(estimate: Estimate, config: LaunchConfig, current: Curve) -> int | None:
+    """The largest n_ctx that fits everywhere at once; the devices' own ends are nearly always the answer."""
+
+    def fits(n_ctx: int) -> bool:
+        return estimate(config.evolve(n_ctx=n_ctx)).fits is not False
+
+    ends = [end for end in current.fits if end is not None]
+    if len(ends) < len(current.fits) or not ends:
+        return None
+    least = min(ends)
+    return least if fits(least) else largest_step(fits, least)
 
 
 def _deciding(current: Curve, n_ctx_max: int) -> str | None:
@@ -153,16 +178,22 @@ def card(gigabytes: int) -> Device:
 
 
 def limits(largest: Largest, config: LaunchConfig, types: tuple[str, ...] = LIMIT_TYPES) -> tuple[Limit, ...]:
-    """Largest n_ctx per memory size and type, as llama.cpp would place it unasked; sizes too small are one row."""
+    """Largest n_ctx per memory size and type, as llama.cpp would place it unasked; sizes too small are one row.
+
+    `types` from the widest to the narrowest.
+    """
     free = config.evolve(tensor_split=None, main_gpu=None, device=None, split_mode=None)
     rows = []
     too_small: list[int] = []
     for size in CARDS_GB:
-        found = tuple(largest(with_type(free, t), (card(size),)) for t in types)
-        if any(n is not None for n in found):
-            rows.append(Limit(f"{size} GB card", found))
-        else:
+        device = (card(size),)
+        # The smallest type first: where even that does not fit, none does.
+        least = largest(with_type(free, types[-1]), device)
+        if least is None:
             too_small.append(size)
+        else:
+            others = tuple(largest(with_type(free, t), device) for t in types[:-1])
+            rows.append(Limit(f"{size} GB card", (*others, least)))
     here = tuple(largest(with_type(free, t), None) for t in types)
     first = [Limit(f"{', '.join(map(str, too_small))} GB card", (None,) * len(types))] if too_small else []
     return (*first, *rows, Limit("This machine", here, is_this_machine=True))
@@ -197,6 +228,7 @@ def by_context(
 
     `largest` fills the table of limits, which is left out without it. Takes some hundred estimates: call it in a task.
     """
+    estimate = remembered(estimate)
     now = budget.config.n_ctx
     end = axis_end(now, n_ctx_train)
     current = type_name(budget)
@@ -208,7 +240,7 @@ def by_context(
         n_ctx_max=end,
         n_ctx_train=n_ctx_train,
         curves=found,
-        largest=_whole(estimate, with_type(config, current), end),
+        largest=_whole(estimate, with_type(config, current), found[0]),
         deciding=_deciding(found[0], end),
         limit_types=LIMIT_TYPES if largest is not None else (),
         limits=limits(largest, config) if largest is not None else (),

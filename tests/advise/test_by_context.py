@@ -74,6 +74,7 @@ def test_limits_ask_without_the_typed_placement():
     limits(largest, samples.CONFIG, ("f16",))
     assert {split for split, _, _ in asked} == {None}
     assert asked[0][2] == (card(8),)
+    assert len(asked) == 8
     assert asked[-1][2] is None
 
 
@@ -103,3 +104,15 @@ def test_the_axis_shows_twice_the_present_and_all_of_the_trained_context():
 def test_bisection_finds_the_last_that_fits(end, limit):
     found = largest_step(lambda n_ctx: n_ctx <= end * N_CTX_STEP, limit * N_CTX_STEP)
     assert found == (min(end, limit) * N_CTX_STEP or None)
+
+
+def test_estimates_are_few_enough_for_a_click():
+    made = []
+
+    def counted(config):
+        made.append(config)
+        return samples.estimate(config)
+
+    by_context(counted, samples.CONFIG, samples.FAILS, 40960)
+    assert len(made) < 80
+    assert len({(c.n_ctx, c.cache_type_k) for c in made}) == len(made)

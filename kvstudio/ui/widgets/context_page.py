@@ -64,11 +64,12 @@ class _Grid(QWidget):
         self._note.setVisible(bool(words))
 
 
-def limit_text(n_ctx: int | None, n_ctx_max: int) -> str:
-    """`21760`, `131072+` where the axis ends first, a dash where the model does not fit."""
+def limit_text(n_ctx: int | None, view: ContextView) -> str:
+    """`21760`; `40960+` where the trained context or the axis ends first; a dash where the model does not fit."""
     if n_ctx is None:
         return "–"
-    return f"{n_ctx_max}+" if n_ctx >= n_ctx_max else str(n_ctx)
+    end = min(view.n_ctx_max, view.n_ctx_train or view.n_ctx_max)
+    return f"{n_ctx}+" if n_ctx >= end else str(n_ctx)
 
 
 def limits_grid(view: ContextView) -> _Grid:
@@ -78,7 +79,7 @@ def limits_grid(view: ContextView) -> _Grid:
     for row in view.limits:
         weight = Weight.DemiBold if row.is_this_machine else Weight.Normal
         label = text.tr("This machine") if row.is_this_machine else row.label
-        grid.add_row((label, *(limit_text(n, view.n_ctx_max) for n in row.n_ctx)), weight)
+        grid.add_row((label, *(limit_text(n, view) for n in row.n_ctx)), weight)
     if any(n is None for row in view.limits for n in row.n_ctx):
         need = format_room(view.weights_bytes)
         grid.set_note(text.tr("–  the weights alone need {} on the card").format(need))

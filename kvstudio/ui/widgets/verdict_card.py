@@ -71,6 +71,9 @@ class VerdictCard(Card):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent=parent)
         self.setObjectName("verdict")
+        policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
         self._said: Verdict | None = None
         self._icon = Icon("info", "muted", 20)
         self._headline = Label(weight=Weight.DemiBold, wrap=True)

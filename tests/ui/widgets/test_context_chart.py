@@ -79,10 +79,11 @@ def test_the_answer_in_words(view):
     assert largest_words(samples.replace(view, largest=None))[0] == "No context fits on both."
 
 
-def test_limits_beyond_the_axis_have_a_plus():
-    assert limit_text(131072, 131072) == "131072+"
-    assert limit_text(21760, 131072) == "21760"
-    assert limit_text(None, 131072) == "–"
+def test_limits_beyond_the_trained_context_or_the_axis_have_a_plus(view):
+    assert limit_text(40960, view) == "40960+"
+    assert limit_text(131072, samples.replace(view, n_ctx_train=0)) == "131072+"
+    assert limit_text(21760, view) == "21760"
+    assert limit_text(None, view) == "–"
 
 
 def test_a_page_is_replaced_by_the_next(qtbot, view):
