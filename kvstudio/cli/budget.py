@@ -1,8 +1,10 @@
 """kvstudio-cli budget: need, room and first failure of a launch."""
 
 import argparse
+from typing import Any
 
 from kvstudio.budget.estimate import estimate
+from kvstudio.budget.fit import FitResult, fit
 from kvstudio.budget.json import to_json
 from kvstudio.budget.values import Budget, BufferKind, DeviceBudget
 from kvstudio.cli.inputs import add_device_options, gather
@@ -26,10 +28,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     inputs = gather(args)
     budget = estimate(inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build)
+    fitted = fit(inputs.model, inputs.config, inputs.devices, inputs.host, inputs.build)
     if args.json:
-        emit_json(to_json(inputs.model, budget))
+        changes = dict(fitted.changes)
+        emit_json({
+            **to_json(inputs.model, budget),
+            "fit": {"status": fitted.status, "says": fitted.why, "changes": changes},
+        })  # fmt: skip
     else:
         show(inputs.model, budget)
+        for line in fit_lines(fitted):
+            emit(line)
     return DOES_NOT_FIT if budget.fits is False else DONE
 
 
@@ -51,6 +60,22 @@ def show(model: ModelInfo, budget: Budget) -> None:
         emit(line)
     for note in budget.notes:
         emit(f"note: {note}")
+
+
+def fit_lines(fitted: FitResult) -> list[str]:
+    """What llama.cpp's own fit would do to this launch, for the cases in which it does or cannot do something."""
+    if fitted.status == "changed":
+        changes = ", ".join(_change(name, value) for name, value in fitted.changes)
+        return ["", f"As typed it is measured above; llama.cpp's -fit would start it with {changes}."]
+    return ["", f"llama.cpp's -fit cannot help: {fitted.why}"] if fitted.status == "blocked" else []
+
+
+def _change(name: str, value: Any) -> str:
+    if name == "override_tensor":
+        return f"experts of {len(value)} layers elsewhere"
+    if name == "tensor_split":
+        return f"tensor_split {','.join(f'{share:g}' for share in value)}"
+    return f"{name} {value}"
 
 
 def verdict(budget: Budget) -> str:

@@ -1,11 +1,10 @@
 """kvstudio-cli diagnose: the key line of a log and what it means."""
 
 import argparse
-import sys
 
+from kvstudio.cli.logs import open_log
 from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json
 from kvstudio.diagnose.json import to_json
-from kvstudio.diagnose.read import read_log
 from kvstudio.diagnose.values import Diagnosis, Outcome
 
 
@@ -14,8 +13,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    source = sys.stdin.buffer.read() if args.log == "-" else args.log
-    diagnosis = read_log(source).diagnosis
+    diagnosis = open_log(args.log).diagnosis
     if args.json:
         emit_json(to_json(diagnosis))
     else:

@@ -23,8 +23,8 @@ from kvstudio.model.values import ModelInfo
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """`devices` are the ones to be used, in llama.cpp's order; `host` is None when devices were typed, since then the
-    RAM of this machine says nothing."""
+    """`devices` are the ones to be used, in llama.cpp's order; `host` is None when devices were typed, since the RAM of
+    this machine says nothing about theirs."""
 
     config: LaunchConfig
     model: ModelInfo
@@ -129,7 +129,7 @@ def live_machine(binary: Binary | None, env: tuple[tuple[str, str], ...] = ()) -
 def typed_devices(args: argparse.Namespace) -> tuple[tuple[Device, ...], Device | None] | None:
     """Devices from the options, and the host if one was typed; None when no option names any."""
     if args.cpu_only:
-        return (), None
+        return (), probe(None).host
     if args.devices:
         machine = load_snapshot(args.devices)
         return machine.devices, machine.host

@@ -4,7 +4,6 @@ import argparse
 import getpass
 import os
 import socket
-import sys
 from pathlib import Path
 
 from kvstudio.case.evolve import evolve
@@ -12,9 +11,9 @@ from kvstudio.case.store import load as load_case
 from kvstudio.case.store import to_json as case_json
 from kvstudio.case.values import Case
 from kvstudio.cli.inputs import choose_binary, live_machine, load_model, parse_command
+from kvstudio.cli.logs import open_log
 from kvstudio.cli.output import DONE, emit, emit_json, message
 from kvstudio.diagnose.config import config_from_log
-from kvstudio.diagnose.read import read_log
 from kvstudio.errors import ConfigError
 from kvstudio.report import markdown, text
 from kvstudio.report.archive import write as write_zip
@@ -57,8 +56,7 @@ def _build(args: argparse.Namespace) -> tuple[Report, Case | None]:
     identity = _identity()
     config = parse_command(args.command) if args.command else None
     if args.log:
-        source = sys.stdin.buffer.read() if args.log == "-" else args.log
-        log = read_log(source)
+        log = open_log(args.log)
         known = config or config_from_log(log.events, log.lines)
         name = "standard input" if args.log == "-" else Path(args.log).name
         return build_from_log(log.lines, log.diagnosis, known, source=name, identity=identity), None

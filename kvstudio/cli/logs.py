@@ -1,0 +1,26 @@
+"""A log named on the command line, or standard input, read and diagnosed."""
+
+import shutil
+import sys
+import tempfile
+
+from kvstudio.diagnose.read import ReadLog, read_log
+from kvstudio.errors import KvStudioError
+
+
+def open_log(name: str) -> ReadLog:
+    """The log in file `name`, or of standard input for `-`, whatever its size.
+
+    Raises: KvStudioError when it cannot be read.
+    """
+    try:
+        if name != "-":
+            return read_log(name)
+        # A pipe has no size and cannot be read twice; a file on disk keeps a log of any length out of memory.
+        with tempfile.NamedTemporaryFile(prefix="kvstudio-", suffix=".log") as copy:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+            copy.flush()
+            return read_log(copy.name)
+    except OSError as error:
+        where = "standard input" if name == "-" else name
+        raise KvStudioError(f"the log {where} could not be read: {error.strerror or error}.") from error

@@ -1,0 +1,225 @@
+"""The terminal's contract: exit codes, one clear line for bad input, and JSON of the agreed shape."""
+
+import io
+import json
+import struct
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvstudio.cli import main
+
+TINY = str(Path(__file__).parent.parent / "data" / "headers" / "tiny.gguf")
+TWO = ("--device", "CUDA0=24GiB/20GiB", "--device", "CUDA1=8GiB")
+
+
+@pytest.fixture(autouse=True)
+def _own_data_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("KVSTUDIO_DATA", str(tmp_path / "kept"))
+
+
+def run(capsys, *words):
+    code = main(list(words))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def budget(capsys, *words):
+    code, out, _ = run(capsys, "budget", "--json", *words)
+    return code, json.loads(out)
+
+
+def test_budget_has_every_agreed_key(capsys):
+    code, found = budget(capsys, *TWO, "--", "llama-server", "-m", TINY, "-c", "4096")
+    assert code == 0
+    assert found["schema"] == "kvstudio.budget/1"
+    agreed = {
+        "model",
+        "config",
+        "offloaded_layers",
+        "devices",
+        "host",
+        "buffers",
+        "caches",
+        "fits",
+        "first_failure",
+        "notes",
+    }
+    assert agreed <= found.keys()
+    assert {"architecture", "name", "n_layer", "n_ctx_train", "size_bytes", "shards"} <= found["model"].keys()
+    device = found["devices"][0]
+    parts = ("model_bytes", "kv_bytes", "rs_bytes", "compute_bytes", "output_bytes")
+    assert device["need_bytes"] == sum(device[part] for part in parts)
+    assert device["overhead_bytes"] is None
+    assert (device["total_bytes"], device["free_bytes"]) == (24 * 2**30, 20 * 2**30)
+    assert found["config"]["n_parallel"] == 4
+    assert found["config"]["kv_unified"] is True
+    assert found["offloaded_layers"] == [5, 5]
+
+
+def test_kv_is_two_bytes_times_two_times_width_times_cells_times_layers(capsys):
+    _, found = budget(capsys, "--device", "CUDA0=1GiB", "--", "llama-server", "-m", TINY, "-c", "4096", "-np", "1")
+    assert found["devices"][0]["kv_bytes"] == 2 * 2 * 32 * 4096 * 4
+    assert [cache["cells"] for cache in found["caches"]] == [4096]
+
+
+def test_what_does_not_fit_exits_3_and_names_the_first_refusal(capsys):
+    words = ("--device", "CUDA0=2MiB", "--", "llama-server", "-m", TINY, "-c", "4096", "-np", "1")
+    code, found = budget(capsys, *words)
+    assert code == 3
+    assert found["fits"] is False
+    failure = found["first_failure"]
+    assert failure["device"] == "CUDA0"
+    assert failure["kind"] == "kv"
+    assert failure["short_bytes"] > 0
+    code, out, _ = run(capsys, "budget", *words)
+    assert code == 3
+    assert "Does not fit: CUDA0" in out
+
+
+def test_max_is_the_edge_of_what_fits(capsys):
+    words = ("--device", "CUDA0=3MiB", "--", "llama-server", "-m", TINY, "-np", "1")
+    code, out, _ = run(capsys, "max", "--json", "--for", "n_ctx", *words)
+    best = json.loads(out)["value"]
+    assert code == 0
+    at = budget(capsys, *words, "-c", str(best))
+    over = budget(capsys, *words, "-c", str(best + 256))
+    assert (at[0], over[0]) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["budget", "--device", "CUDA0=1GiB", "--", "llama-server", "-c", "1"], "names no model"),
+        (["budget", "--device", "CUDA0=1GiB"], "no llama.cpp command line"),
+        (["budget", "--device", "nonsense", "--", "llama-server", "-m", TINY], "nonsense"),
+        (["budget", *TWO, *TWO, "--", "llama-server", "-m", TINY], "given twice"),
+        (["budget", *TWO, "--", "llama-server", "-m", "/no/such/file.gguf"], "/no/such/file.gguf"),
+        (["budget", *TWO, "--", "llama-server", "-m", TINY, "-c", "many"], "-c"),
+        (["diagnose", "/no/such/log"], "/no/such/log"),
+        (["launch", "--", "/no/such/llama-server", "-m", TINY], "/no/such/llama-server"),
+        (["report"], "nothing to report on"),
+        (["fix", "--want", "colour=red", "--", "llama-server", "-m", TINY], "colour"),
+        (["history", "--show", "7"], "7"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_exit_2(capsys, words, says):
+    code, out, err = run(capsys, *words)
+    assert code == 2
+    assert out == ""
+    assert says in err
+    assert len(err.strip().splitlines()) == 1
+    assert "Traceback" not in err
+
+
+def test_unknown_commands_and_options_exit_2(capsys):
+    assert main(["conjure"]) == 2
+    assert main(["budget", "--colour", "red"]) == 2
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    "name", ["budget", "max", "inspect", "devices", "diagnose", "launch", "check", "fix", "report", "history"]
+)
+def test_help_shows_one_real_example(capsys, name):
+    code, out, _ = run(capsys, name, "--help")
+    assert code == 0
+    assert f"kvstudio-cli {name}" in out.split("example:")[1]
+
+
+def test_names_in_a_file_cannot_reach_the_terminal_as_escape_codes(capsys, tmp_path):
+    from gguf import GGUFWriter
+
+    path = tmp_path / "evil.gguf"
+    writer = GGUFWriter(path, "llama")
+    writer.add_name("\x1b[2J\x1b]0;owned\x07name")
+    writer.add_block_count(1)
+    writer.add_context_length(32)
+    writer.add_embedding_length(8)
+    writer.add_head_count(1)
+    writer.add_feed_forward_length(8)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    writer.close()
+    code, out, _ = run(capsys, "inspect", str(path))
+    assert code == 0
+    assert "\x1b" not in out
+    assert "name" in out
+
+
+def test_a_truncated_file_is_named_with_its_offset(capsys, tmp_path):
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 5, 9))
+    code, _, err = run(capsys, "inspect", str(path))
+    assert code == 2
+    assert "cut.gguf" in err
+
+
+def test_diagnose_reads_standard_input_and_names_the_key_line(capsys, monkeypatch):
+    log = (
+        b"load_tensors: offloaded 33/33 layers to GPU\n"
+        b"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 1: "
+        b"cudaMalloc failed: out of memory\n"
+        b"alloc_tensor_range: failed to allocate CUDA1 buffer of size 4294967296\n"
+        b"llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache\n"
+    )
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log)))
+    code, out, _ = run(capsys, "diagnose", "-", "--json")
+    found = json.loads(out)
+    assert code == 3
+    assert found["schema"] == "kvstudio.diagnosis/1"
+    assert (found["stage"], found["device"], found["requested_bytes"]) == ("kv", "CUDA1", 4294967296)
+    assert found["key_line"]["number"] == 2
+
+
+def test_a_report_of_a_log_hides_the_home_folder(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/alice")
+    log = tmp_path / "server.log"
+    log.write_text(
+        "srv load_model: loading model '/home/alice/models/m.gguf'\n"
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 64.00 MiB on device 0: "
+        "cudaMalloc failed: out of memory\n"
+        "llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache\n"
+    )
+    code, out, err = run(capsys, "report", "--log", str(log))
+    assert code == 0
+    assert "/home/alice" not in out
+    assert "allocating 64.00 MiB on device 0" in out
+    assert "redacted" in err
+
+
+def test_fix_by_budget_alone_launches_nothing_and_ends(capsys):
+    words = (
+        "--dry-run",
+        "--json",
+        "--device",
+        "CUDA0=8MiB",
+        "--",
+        "llama-server",
+        "-m",
+        TINY,
+        "-c",
+        "65536",
+        "-np",
+        "1",
+        "-ngl",
+        "99",
+    )
+    code, out, _ = run(capsys, "fix", *words)
+    found = json.loads(out)
+    assert code == 0
+    assert found["outcome"] == "verified"
+    assert found["launches"] == 0
+    assert found["root_cause"]["variable"] in ("n_ctx", "cache_type_k")
+    for row in found["runs"]:
+        assert len(row["change"]) <= 1
+
+
+def test_the_same_process_answers_many_times(capsys):
+    answers = {
+        budget(capsys, *TWO, "--", "llama-server", "-m", TINY, "-c", "2048")[1]["devices"][0]["kv_bytes"]
+        for _ in range(5)
+    }
+    assert len(answers) == 1
