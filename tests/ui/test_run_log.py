@@ -104,7 +104,8 @@ def test_a_flood_becomes_rows_slice_by_slice(qtbot: QtBot, monkeypatch: pytest.M
 
 
 def test_a_long_log_is_filtered_in_slices(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_model, "SLICE", 100)
+    monkeypatch.setattr(log_model, "SCAN_STEP", 100)
+    monkeypatch.setattr(log_model, "SCAN_S", 0.0)
     model = LogModel()
     model.show_lines((*numbered(1, 349), MIXED[0]))
 

@@ -164,6 +164,14 @@ def test_an_evidence_link_goes_to_its_line_whatever_hides_it(panel: RunPanel) ->
     assert panel.log.search.text() == ""
 
 
+def test_another_log_of_the_same_length_is_another_log(panel: RunPanel) -> None:
+    panel.show_log(LINES, None, "one.log")
+    others = tuple(LogLine(n.number, f"other {n.number}", f"other {n.number}") for n in LINES)
+    panel.show_log(others, None, "two.log")
+
+    assert panel.log.model.line(0).message == "other 1"
+
+
 def test_the_filter_combo_and_the_search_are_obeyed(panel: RunPanel, qtbot: QtBot) -> None:
     panel.show_run(run_of(), LINES)
     panel.log.filter.setCurrentIndex(panel.log.filter.findData(Filter.MEMORY))

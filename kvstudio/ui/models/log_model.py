@@ -1,6 +1,7 @@
 """Log lines as rows: appended in batches, filtered in slices, so that a million lines never stall the window."""
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -11,8 +12,11 @@ from kvstudio.report.excerpt import clean
 from kvstudio.runlog.values import LogLine
 
 APPEND_MS = 100
-#: Lines looked at in one go when the filter changes; more would be felt.
+#: Lines made into rows in one go; what is left waits for the next turn of the event loop.
 SLICE = 20_000
+#: Looking through lines stops after this long and goes on in the next turn.
+SCAN_S = 0.012
+SCAN_STEP = 1000
 #: Lines kept; of a longer log the oldest after the head are let go, in steps.
 MAX_LINES = 1_000_000
 HEAD_LINES = 20_000
@@ -51,11 +55,10 @@ _METADATA = re.compile(
     r"llm_load_print_meta: |load: (?:  - |printing|special|token|control|\d)|"
     r"load_vocab|llama_model_load: |init_tokenizer)"
 )
-_MEMORY = re.compile(
-    r"MiB|GiB|buffer|alloc|memory|\bVRAM\b|KV |n_ctx|n_seq_max|n_batch|n_ubatch|offload|cache|layer|"
-    r"using device|tensor split|projected|out of",
-    re.IGNORECASE,
-)
+_MEMORY = (
+    "MiB", "GiB", "buffer", "alloc", "memory", "Memory", "KV ", "n_ctx", "n_seq_max", "n_batch", "n_ubatch", "offload",
+    "cache", "VRAM", "using device", "tensor_split", "tensor split", "projected", "ut of ",
+)  # fmt: skip
 
 
 def is_metadata(line: LogLine) -> bool:
@@ -65,7 +68,11 @@ def is_metadata(line: LogLine) -> bool:
 
 def is_about_memory(line: LogLine) -> bool:
     """A line that names a size, a buffer or a setting that decides one."""
-    return len(line.message) < SHOWN_CHARS and _MEMORY.search(line.message) is not None and not is_metadata(line)
+    return not is_metadata(line) and _names_memory(line.message)
+
+
+def _names_memory(message: str) -> bool:
+    return len(message) < SHOWN_CHARS and any(word in message for word in _MEMORY)
 
 
 def shown_text(line: LogLine) -> str:
@@ -88,7 +95,7 @@ class LogModel(QAbstractListModel):
         self._search = ""
         self._marks: dict[int, Mark] = {}
         self._metadata = 0
-        self._counted = 0
+        self._is_metadata = bytearray()  # one byte per line that was looked at
         self.dropped = 0
         self._append_timer = QTimer(self)
         self._append_timer.setInterval(APPEND_MS)
@@ -141,13 +148,21 @@ class LogModel(QAbstractListModel):
         """Whether rows are still being looked for."""
         return self._scan_timer.isActive()
 
+    def holds(self, lines: Sequence[LogLine]) -> bool:
+        """Whether these are the lines that are shown already, as at the end of a launch that was watched."""
+        mine = self._lines
+        if self._pending or len(lines) != len(mine) or not mine:
+            return False
+        return all(lines[i] is mine[i] for i in (0, len(mine) // 2, -1))
+
     def show_lines(self, lines: Sequence[LogLine]) -> None:
         """Another log altogether."""
         self._append_timer.stop()
         self.beginResetModel()
         self._pending = []
         self._lines = list(lines)
-        self._metadata = self._counted = self.dropped = 0
+        self._metadata = self.dropped = 0
+        self._is_metadata = bytearray()
         self._marks = {}
         self._start_scan()
         self.endResetModel()
@@ -199,21 +214,18 @@ class LogModel(QAbstractListModel):
         """Rows as they stood in the log, for the clipboard."""
         return "\n".join(self.line(row).text for row in rows)
 
-    def _passes(self) -> Callable[[LogLine], bool] | None:
-        """The test of a line, None when every line passes."""
+    def _passes(self) -> Callable[[LogLine, int], bool] | None:
+        """The test of a line (and whether it is metadata), None when every line passes."""
         marks, search, chosen = self._marks, self._search, self._filter
         if chosen is Filter.ALL and not search:
             return None
 
-        def test(line: LogLine) -> bool:
-            if search:
-                return search in line.text[: 4 * SHOWN_CHARS].lower() and (
-                    chosen is Filter.ALL or line.number in marks or kept(line)
-                )
-            return line.number in marks or kept(line)
-
-        def kept(line: LogLine) -> bool:
-            return is_about_memory(line) if chosen is Filter.MEMORY else not is_metadata(line)
+        def test(line: LogLine, metadata: int) -> bool:
+            if search and search not in line.text[: 4 * SHOWN_CHARS].lower():
+                return False
+            if chosen is Filter.ALL or line.number in marks:
+                return True
+            return not metadata and (chosen is Filter.NO_METADATA or _names_memory(line.message))
 
         return test
 
@@ -232,26 +244,34 @@ class LogModel(QAbstractListModel):
 
     @Slot()
     def _on_scan(self) -> None:
-        """Look at one slice: which lines are rows, and how many are metadata."""
-        end = min(self._scanned + SLICE, len(self._lines))
-        if self._test is not None and self._rows is not None and end > self._scanned:
-            test = self._test
-            found = [i for i in range(self._scanned, end) if test(self._lines[i])]
-            if found:
-                at = len(self._rows)
-                self.beginInsertRows(QModelIndex(), at, at + len(found) - 1)
-                self._rows.extend(found)
-                self.endInsertRows()
-        self._scanned = end
-        self._count_metadata()
-        if self._scanned >= len(self._lines) and self._counted >= len(self._lines):
+        """Look at lines for a moment: which are rows, and how many are metadata."""
+        until = time.perf_counter() + SCAN_S
+        found: list[int] = []
+        while self._scanned < len(self._lines):
+            self._scan_step(found)
+            if time.perf_counter() > until:
+                break
+        if found and self._rows is not None:
+            at = len(self._rows)
+            self.beginInsertRows(QModelIndex(), at, at + len(found) - 1)
+            self._rows.extend(found)
+            self.endInsertRows()
+        if self._scanned >= len(self._lines):
             self._scan_timer.stop()
             self.changed.emit()
+        elif not self._scan_timer.isActive():
+            self._scan_timer.start()
 
-    def _count_metadata(self) -> None:
-        end = min(self._counted + SLICE, len(self._lines))
-        self._metadata += sum(is_metadata(line) for line in self._lines[self._counted : end])
-        self._counted = end
+    def _scan_step(self, found: list[int]) -> None:
+        first, end = self._scanned, min(self._scanned + SCAN_STEP, len(self._lines))
+        if end > len(self._is_metadata):
+            fresh = bytes(is_metadata(line) for line in self._lines[len(self._is_metadata) : end])
+            self._is_metadata += fresh
+            self._metadata += fresh.count(1)
+        if self._test is not None:
+            test, flags = self._test, self._is_metadata
+            found += [first + i for i, line in enumerate(self._lines[first:end]) if test(line, flags[first + i])]
+        self._scanned = end
 
     @Slot()
     def _on_append_due(self) -> None:
@@ -270,15 +290,13 @@ class LogModel(QAbstractListModel):
         else:
             self._lines.extend(batch)
         self._on_scan()
-        if self._scanned < len(self._lines) and not self._scan_timer.isActive():
-            self._scan_timer.start()
         self.changed.emit()
 
     def _drop_oldest(self) -> None:
         """Let go of a block after the head, so that both the start and the newest lines stay."""
         self.beginResetModel()
         del self._lines[HEAD_LINES : HEAD_LINES + DROP_STEP]
+        del self._is_metadata[HEAD_LINES : HEAD_LINES + DROP_STEP]
         self.dropped += DROP_STEP
-        self._counted = len(self._lines)
         self._start_scan()
         self.endResetModel()

@@ -147,7 +147,7 @@ class RunLogPage(QWidget):
         """A whole log, its marks, whether History has it; scrolled to the key line, else to the end."""
         self._kept = kept
         self.model.flush()
-        if self.model.n_lines != len(lines) or not lines or self.model.n_lines == 0:
+        if not self.model.holds(lines):
             self.model.show_lines(lines)
         self.model.mark(marks)
         self._key = next((number for number, mark in marks.items() if mark is Mark.KEY), None)
