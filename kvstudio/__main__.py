@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from kvstudio.ui.app import run
 
     files = tuple(os.path.abspath(path) for path in given.files)
-    return run(files, devices=given.devices, selftest=given.selftest)
+    return run(files, devices=given.devices, selftest=given.selftest, sample=given.sample)
 
 
 def display_complaint(environment: Mapping[str, str], platform: str) -> str:
@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         "files", nargs="*", metavar="FILE", help="a model, a log, a saved case, a projector or a folder"
     )
     parser.add_argument("--devices", metavar="FILE.json", help="use saved devices instead of this machine's")
+    parser.add_argument("--sample", action="store_true", help="open the sample model and server, where installed")
     parser.add_argument("--selftest", action="store_true", help="build the window unseen, open FILE, exit")
     parser.add_argument("--version", action="version", version=f"kvstudio {kvstudio.__version__}")
     return parser

@@ -33,7 +33,7 @@ class Application(QApplication):
         return super().event(event)
 
 
-def run(files: Sequence[str] = (), *, devices: str | None = None, selftest: bool = False) -> int:
+def run(files: Sequence[str] = (), *, devices: str | None = None, selftest: bool = False, sample: bool = False) -> int:
     """Open the window with `files`; returns the exit status. `devices` is a snapshot to use instead of a probe."""
     app = Application([sys.argv[0]])
     app.setApplicationName("kvstudio")
@@ -55,6 +55,8 @@ def run(files: Sequence[str] = (), *, devices: str | None = None, selftest: bool
         return _selftest(app, window, files)
     window.show()
     QTimer.singleShot(0, lambda: window.begin(tuple(files)))
+    if sample:
+        QTimer.singleShot(0, window.try_sample)
     status = app.exec()
     task.drain(_LAST_JOBS_MS)
     return status

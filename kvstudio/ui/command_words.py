@@ -90,5 +90,6 @@ def equivalent_text(
     parts = [e for e in equivalents(config, model_name, n_ctx) if e.program == target]
     titled = len(parts) > 1
     text = "\n".join(f"# {e.where}\n{e.text.strip()}" if titled else e.text.strip() for e in parts)
-    shown = text.replace(config.api_key, _DOTS) if config.api_key else text
+    secret = rf"(?<![\w-]){re.escape(config.api_key)}(?![\w-])" if config.api_key else ""
+    shown = re.sub(secret, _DOTS, text) if secret else text
     return text, shown, tuple(note for e in parts for note in e.notes)

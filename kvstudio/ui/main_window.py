@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QMimeData, QRectF, Qt
+from PySide6.QtCore import QBuffer, QMimeData, QRectF, Qt
 from PySide6.QtGui import (
     QCloseEvent,
     QDragEnterEvent,
@@ -361,7 +361,16 @@ class MainWindow(QMainWindow):
         """Open the report."""
         from kvstudio.ui.report_dialog import ReportDialog
 
-        self._open(ReportDialog(self.store.case, self))
+        dialog = ReportDialog(self.store.case, self)
+        dialog.show_picture(self._chart_picture())
+        self._open(dialog)
+
+    def _chart_picture(self) -> bytes:
+        """The chart as it is on screen, a PNG."""
+        data = QBuffer()
+        data.open(QBuffer.OpenModeFlag.WriteOnly)
+        self.chart.grab().save(data, "PNG")
+        return bytes(data.data().data())
 
     @staticmethod
     def _open(dialog: QDialog) -> None:
@@ -370,6 +379,10 @@ class MainWindow(QMainWindow):
 
     def try_sample(self) -> None:
         """Open the sample model with the sample server on two software devices."""
+        if not sample.is_available():
+            problem = KvStudioError(tr("The sample is not installed"), "pip install 'kvstudio[rig]'")
+            self.banner.show_error(problem)
+            return
         self.empty.show_sample(True, busy=True)
         self.banner.show_note(tr("Preparing the sample…"))
         task.run(sample.prepare, done=self._on_sample, failed=self._on_sample_failed, key="sample")

@@ -31,7 +31,7 @@ def build(window: "MainWindow") -> dict[str, QAction]:
 
     file = QMenu(tr("File"), window)
     file.addAction(action("open", tr("Open…"), window.ask_open, "Ctrl+O"))
-    file.addAction(action("paste", tr("Paste command, log or path"), window.paste, "Ctrl+Shift+V"))
+    file.addAction(action("paste", tr("Paste command, log or path"), window.paste, "Ctrl+V", "Ctrl+Shift+V"))
     file.addSeparator()
     file.addAction(action("save", tr("Save case…"), window.ask_save, "Ctrl+S"))
     file.addAction(action("close", tr("Close case"), window.store.close_case, "Ctrl+W"))

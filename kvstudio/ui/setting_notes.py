@@ -2,6 +2,7 @@
 
 from kvstudio.budget.values import Budget
 from kvstudio.case.values import Case
+from kvstudio.ui.settings_table import BY_FIELD
 from kvstudio.ui.text import tr
 
 #: `warn` or `info`, and the sentence.
@@ -46,7 +47,8 @@ def effective(field: str, budget: Budget | None, typed: object) -> str:
             value = getattr(config, field)
             return str(value) if typed is not None and value != typed else ""
         case "kv_unified" | "kv_offload" | "op_offload" | "swa_full" | "fit":
-            return ("on" if getattr(config, field) else "off") if typed is None else ""
+            value = "on" if getattr(config, field) else "off"
+            return value if typed is None and value != BY_FIELD[field].default else ""
         case _:
             return ""
 

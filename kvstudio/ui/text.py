@@ -62,6 +62,11 @@ def raw_bytes(n_bytes: int) -> str:
     return tr("{} bytes").format(group_digits(n_bytes))
 
 
+def said(message: str, hint: str = "") -> str:
+    """An error in one line: what happened, then what to do."""
+    return f"{message.rstrip('.')}. {hint}" if hint else message
+
+
 def capital(sentence: str) -> str:
     """The sentence with its first letter large; names inside stay as they are."""
     return sentence[:1].upper() + sentence[1:]

@@ -26,7 +26,7 @@ from kvstudio.errors import KvStudioError
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.ui import theme
 from kvstudio.ui.command_words import Word, command_text, equivalent_names, equivalent_text, words_of
-from kvstudio.ui.text import tr
+from kvstudio.ui.text import said, tr
 from kvstudio.ui.theme import Radius, Size, Space, Step, Theme, Weight
 from kvstudio.ui.widgets.basic import Label, SectionLabel, icon_button, push_button
 
@@ -189,7 +189,7 @@ class CommandPanel(QWidget):
         try:
             config = parse_argv(split_command(self.field.toPlainText()))
         except KvStudioError as error:
-            self._error.setText(f"{error.message}. {error.hint}".strip() if error.hint else error.message)
+            self._error.setText(said(error.message, error.hint))
             self._apply.setEnabled(False)
             return None
         self._error.setText("")

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLineEdit, QSizePolicy, QT
 from kvstudio.devices.values import Device, DeviceProcess, DeviceSource, Machine
 from kvstudio.errors import KvStudioError
 from kvstudio.ui import icons
-from kvstudio.ui.text import tr
+from kvstudio.ui.text import said, tr
 from kvstudio.ui.theme import Size, Space, Step, Weight
 from kvstudio.ui.widgets.basic import ElidedLabel, Label, SectionLabel, icon_button, plain_tooltip
 from kvstudio.units import GIB, format_bytes, format_gib
@@ -187,7 +187,7 @@ class _DeviceRow(QWidget):
             self.box.blockSignals(True)
             self.box.setChecked(used)
             self.box.blockSignals(False)
-        self._about.setText("RAM" if self.box is None else short_description(device.description))
+        self._about.setText(about_text(device, self.box is None))
         self._about.setToolTip(plain_tooltip(device.description or device.name))
         self._free.setText(free_text(device))
         self._free.set_role("ink" if used else "muted")
@@ -258,7 +258,7 @@ class _WhatIfEditor(QWidget):
         try:
             devices = parse(self.field.text())
         except KvStudioError as error:
-            self._say(f"{error.message}. {error.hint}".strip())
+            self._say(said(error.message, error.hint))
             return
         self.accepted.emit(devices)
 
@@ -272,6 +272,16 @@ def short_description(description: str) -> str:
     for noise in _NOISE:
         description = description.replace(noise, "")
     return description.strip()
+
+
+def about_text(device: Device, is_host: bool) -> str:
+    """What stands beside the name; nothing where it would only repeat the size below."""
+    if is_host:
+        return "RAM"
+    if device.source is DeviceSource.WHAT_IF and device.total_bytes is not None:
+        size = format_bytes(device.total_bytes).partition(".")[0]
+        return "" if device.description.startswith(size) else short_description(device.description)
+    return short_description(device.description)
 
 
 def free_text(device: Device) -> str:

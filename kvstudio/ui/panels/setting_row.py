@@ -47,6 +47,14 @@ class Dot(QWidget):
         painter.drawEllipse(1, self.height() // 2 - 2, 5, 5)
 
 
+class WholeLabel(ElidedLabel):
+    """A flag is shown whole or not at all; the tooltip of the row has it in any case."""
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self.sizeHint().width() <= self.width() + 1:
+            super().paintEvent(event)
+
+
 class ShortCombo(QComboBox):
     """A combo box whose closed form shows a shorter text than its list; the wheel scrolls the panel, not the value."""
 
@@ -87,7 +95,7 @@ class SettingRow(QWidget):
         setting = self.setting
         self.dot = Dot()
         self._name = Label(tr(setting.caption))
-        self._flag = ElidedLabel(setting.flag, Step.SMALL, role="muted", mono=True)
+        self._flag = WholeLabel(setting.flag, Step.SMALL, role="muted", mono=True)
         self._flag.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.control = self._make_control()
         self.control.setObjectName(setting.field)

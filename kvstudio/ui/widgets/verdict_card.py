@@ -3,7 +3,7 @@
 import html
 
 from PySide6.QtCore import QEvent, QSize, Qt, Signal
-from PySide6.QtGui import QPalette
+from PySide6.QtGui import QPalette, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
 from kvstudio.advise.verdict import Answer, Verdict
@@ -123,11 +123,24 @@ class VerdictCard(Card):
         show(self.why, short)
         show(self.fix, short)
         show(self.higher, said.answer is Answer.FITS)
+        self._bound()
         self.updateGeometry()
+
+    def _bound(self) -> None:
+        # A wrapped label asks for a guessed height that is far too tall: it gets what it needs at this width.
+        needed = self.heightForWidth(self.width())
+        if needed > 0:
+            self.setMaximumHeight(needed)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self._bound()
 
     def set_close(self, close: bool) -> None:
         """Less air inside where the window is low."""
         self._row.setContentsMargins(12, 7 if close else 10, 12, 7 if close else 10)
+        self._bound()
 
     def set_fix_primary(self, primary: bool) -> None:
         """Fill the Fix button where it is the window's next step."""
