@@ -7,7 +7,8 @@ from kvstudio.launch.argv import build_argv, build_env
 from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import Arg, LaunchConfig
 
-#: From this verbosity on llama-server prints its buffers.
+#: At this verbosity llama-server prints its buffers. Above it, fitting prints those of contexts that are only measured,
+#: and they could not be told from real ones.
 BUFFER_VERBOSITY = 4
 LOOPBACK = "127.0.0.1"
 #: Typed options that decide where and how the server listens or logs, with the number of their values. They do not
@@ -64,7 +65,7 @@ def config_to_test(config: LaunchConfig, binary: Binary | None, port: int) -> La
     changes = changes.evolve(env=build_env(changes))
     flags = binary.flags if binary else frozenset({"-lv", "--host", "--port"})
     if flags & {"-lv", "--verbosity", "--log-verbosity"}:
-        changes = changes.evolve(log_verbosity=max(config.log_verbosity or 0, BUFFER_VERBOSITY))
+        changes = changes.evolve(log_verbosity=BUFFER_VERBOSITY)
     if is_server(binary, config):
         changes = changes.evolve(host=LOOPBACK, port=port)
     return changes

@@ -122,8 +122,9 @@ def check_context(seen: Seen) -> Check:
     if n_ctx is None:
         return Check("context", None, "no context size was printed")
     per_slot = f", {figures['n_ctx_seq'][0]} per slot" if "n_ctx_seq" in figures else ""
-    got = f"n_ctx {n_ctx[0]}{per_slot}, {n_slots[0] if n_slots else '?'} slots"
-    wrong = _context_wrong(seen, n_ctx[0], n_slots[0] if n_slots else None)
+    slots = seen.talk.n_slots or (n_slots[0] if n_slots else None)
+    got = f"n_ctx {n_ctx[0]}{per_slot}, {slots or '?'} slots"
+    wrong = _context_wrong(seen, n_ctx[0], slots)
     if wrong:
         return Check("context", False, f"{got}; asked for {wrong}", lines)
     return Check("context", True, f"{got}{_context_asked(seen, n_ctx[0])}", lines)
@@ -174,8 +175,12 @@ def check_placement(seen: Seen) -> Check:
         return Check(
             "placement", bool(devices) or not asked, says + ("; no device was used" if asked and not on else "")
         )
-    where = f"buffers{on}" if on else "everything is in host memory"
-    got = f"{offload.offloaded} of {offload.total} layers offloaded, {where}"
+    got = f"{offload.offloaded} of {offload.total} layers offloaded, buffers{on}"
+    if not on:
+        got = "no device is in use, everything is in host memory"
+        got += (
+            f" (the log counts {offload.offloaded} of {offload.total} layers as offloaded)" if offload.offloaded else ""
+        )
     wrong = _placement_wrong(seen, offload, devices)
     return Check("placement", not wrong, got + (f"; {wrong}" if wrong else ""), (offload.line,))
 

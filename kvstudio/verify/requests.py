@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvstudio.runlog.values import Phase
@@ -14,6 +14,8 @@ from kvstudio.verify.options import LaunchOptions
 POLL_S = 0.1
 HEALTH_TIMEOUT_S = 5.0
 _NOT_SUPPORTED = (400, 404, 501)
+#: What a server says, as an error of its own, when its model cannot generate.
+_NO_LOGITS = "does not support logits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +129,20 @@ class Conversation:
 
     def _first(self) -> Reply:
         """The first prompt; a server made for embeddings or ranking refuses completions, so it is asked for those."""
-        reply = self._ask(self._options.prompt)
+        first, refused = self._ask(self._options.prompt), self._endpoint
+        says = [first.says]
         for other in ("/completion", "/embedding", "/rerank"):
-            if reply.ok or reply.timed_out or self._stop.is_set() or not reply.says.startswith("HTTP"):
-                break
-            if other != self._endpoint and _refused(reply.says):
-                tried, self._endpoint = self._endpoint, other
-                second = self._ask(self._options.prompt)
-                if second.ok:
-                    return second
-                self._endpoint = tried
-        return reply
+            if first.ok or not _refused(first.says) or self._stop.is_set():
+                return first
+            if other == refused:
+                continue
+            self._endpoint = other
+            second = self._ask(self._options.prompt)
+            if second.ok:
+                return second
+            says.append(f"{other}: {second.says}")
+        self._endpoint = refused
+        return replace(first, says="; ".join(says))
 
     def _ask(self, prompt: Any) -> Reply:
         began = time.monotonic()
@@ -224,7 +229,8 @@ def _body(endpoint: str, prompt: Any, options: LaunchOptions) -> dict[str, Any]:
 
 
 def _refused(says: str) -> bool:
-    return any(says.startswith(f"HTTP {status}") for status in _NOT_SUPPORTED)
+    """Whether the server refuses this kind of request, rather than failing at it."""
+    return any(says.startswith(f"HTTP {status}") for status in _NOT_SUPPORTED) or _NO_LOGITS in says
 
 
 def _count(value: object) -> int:

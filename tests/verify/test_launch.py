@@ -297,3 +297,25 @@ def test_proxies_are_ignored(tmp_path, monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert fake_launch(tmp_path).outcome is RunOutcome.VERIFIED
+
+
+def test_a_program_that_is_no_server_gets_its_prompt_on_the_command_line(tmp_path):
+    log = tmp_path / "cli.log"
+    log.write_text(
+        "llama_context: n_ctx                 = 4096\nload_tensors: offloaded 19/19 layers to GPU\n"
+        "load_tensors:      Vulkan0 model buffer size =    65.16 MiB\n"
+        "llama_perf_context_print:        eval time =     120.00 ms /    15 runs   (    8.00 ms per token)\n"
+    )
+    flags = frozenset({"-m", "-p", "-n", "-st", "-lv"})
+    config = fake_config({"program": "llama-cli"}, log=log, exit=0)
+    run = fake_launch(tmp_path, config, fake_binary(program="llama-cli", flags=flags), prompt="Hello  $HOME")
+    assert run.outcome is RunOutcome.VERIFIED, run.says
+    assert run.argv[run.argv.index("-p") + 1] == "Hello  $HOME"
+    assert run.argv[-1] == "-st"
+    assert "--port" not in run.argv
+    assert checks_of(run)["generation"] is True
+
+
+def test_a_verbose_command_is_watched_at_the_level_of_buffers(tmp_path):
+    run = fake_launch(tmp_path, fake_config({"log_verbosity": 2147483647}))
+    assert run.argv[run.argv.index("-lv") + 1] == "4"
