@@ -3,7 +3,7 @@
 Source: llama-graph.cpp llm_graph_context, read at build 11434. Operation order decides the result, so it is kept.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from kvstudio.budget.compute.graph import Graph
 from kvstudio.budget.compute.inputs import Reserve
@@ -31,13 +31,14 @@ class AttnInput:
 class Blocks(Graph):
     """A graph under construction for one reserve."""
 
-    def __init__(self, reserve: Reserve) -> None:
+    def __init__(self, reserve: Reserve, layers: Sequence[int] | None = None) -> None:
         super().__init__()
         self.r = reserve
         self.nt = reserve.n_tokens
         self.model = reserve.model
         self.n_embd = reserve.model.n_embd
         self.n_layer = reserve.model.n_layer
+        self.kept = range(self.n_layer) if layers is None else layers
         self.embd: Tensor | None = None
         self.prefix = ""
         self.fused_attention: list[tuple[Tensor, int]] = []

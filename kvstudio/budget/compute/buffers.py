@@ -1,5 +1,6 @@
 """Model, settings and placement to bytes of compute buffer per device and host."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kvstudio.budget.compute.allocate import GraphAllocator
@@ -7,7 +8,8 @@ from kvstudio.budget.compute.backend import Backend
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.families import build
 from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE, Reserve, pad
-from kvstudio.budget.compute.schedule import Schedule, schedule
+from kvstudio.budget.compute.layers import Kept, all_layers, kept_layers
+from kvstudio.budget.compute.schedule import Schedule, assign, schedule
 from kvstudio.budget.compute.support import support_of
 from kvstudio.budget.compute.vulkan_order import reorder_new, reorder_old
 from kvstudio.budget.placement_values import PlacedTensor, Placement
@@ -26,19 +28,39 @@ def compute_buffers(
     """Bytes, provenance and reason of each compute buffer, by the buffer type's log name."""
     reserve = reserve_for(model, effective, placement, config)
     backends = backends_of(placement)
+    kept = kept_layers(reserve)
     if effective.flash_attn == "auto" and reserve.flash_attn:
-        reserve.flash_attn = flash_attn_survives(reserve, backends)
-    graph, followed = graph_of(reserve)
-    plan = plan_of(graph, backends, reserve)
-    allocator = GraphAllocator(backends)
-    allocator.run(plan.nodes, plan.leafs)
+        reserve.flash_attn = flash_attn_survives(reserve, backends, kept)
+    sizes, followed = simulate(reserve, backends, kept)
     provenance = Provenance.EXACT if followed else Provenance.ESTIMATED
     names = (*(placement.buffer_types or placement.devices), backends[-1].buffer_type)
-    return {name: (size, provenance, "") for name, size in zip(names, allocator.sizes, strict=True)}
+    return {name: (size, provenance, "") for name, size in zip(names, sizes, strict=True)}
 
 
-def graph_of(reserve: Reserve) -> tuple[Blocks, bool]:
-    graph = Blocks(reserve)
+def simulate(reserve: Reserve, backends: list[Backend], kept: Kept) -> tuple[list[int], bool]:
+    """Bytes per backend of the reserve graph, and whether its architecture is followed."""
+    graph, followed = graph_of(reserve, kept.layers)
+    plan = plan_of(graph, backends, reserve)
+    crowded = reserve.placement.pipeline_copies > 1 and len(plan.splits) > len(backends) + 1
+    if len(kept.layers) < reserve.model.n_layer and (crowded or holds_leafs(graph)):
+        fresh = replace(reserve, weights={}, caches={})
+        return simulate(fresh, backends, all_layers(reserve))
+    allocator = GraphAllocator(backends)
+    allocator.run(plan.nodes, plan.leafs)
+    sizes = allocator.sizes
+    at = {backend.name: i for i, backend in enumerate(backends)}
+    for device, twin in kept.twins.items():
+        sizes[at[device]] = sizes[at[twin]]
+    return sizes, followed
+
+
+def holds_leafs(graph: Blocks) -> bool:
+    """Whether layers make leafs of their own, which live as long as the graph: then every layer counts."""
+    return any(leaf.home is None and not leaf.is_input for leaf in graph.leafs)
+
+
+def graph_of(reserve: Reserve, layers: Sequence[int]) -> tuple[Blocks, bool]:
+    graph = Blocks(reserve, layers)
     followed = build(graph)
     graph.pool()
     return graph, followed
@@ -53,16 +75,14 @@ def plan_of(graph: Blocks, backends: list[Backend], reserve: Reserve) -> Schedul
     )  # fmt: skip
 
 
-def flash_attn_survives(reserve: Reserve, backends: list[Backend]) -> bool:
+def flash_attn_survives(reserve: Reserve, backends: list[Backend], kept: Kept) -> bool:
     """llama.cpp's own probe: a graph of one token per sequence must keep every attention on its layer's device.
 
     Source: llama-context.cpp resolve_fused_ops, read at build 11434.
     """
-    probe = replace(
-        reserve, n_tokens=reserve.n_seqs, n_outputs=reserve.n_seqs, weights={}, caches={}
-    )  # fmt: skip
-    graph, _ = graph_of(probe)
-    plan_of(graph, backends, probe)
+    probe = replace(reserve, n_tokens=reserve.n_seqs, n_outputs=reserve.n_seqs, weights={}, caches={})
+    graph, _ = graph_of(probe, kept.layers)
+    assign(graph, backends, op_offload=reserve.config.op_offload)
     return all(backends[node.backend].name == reserve.device(il) for node, il in graph.fused_attention if il >= 0)
 
 

@@ -70,7 +70,7 @@ class Decoder:
     def build(self) -> None:
         g = self.g
         cur = self.begin()
-        for il in range(g.n_layer):
+        for il in g.kept:
             cur = self.layer(il, cur)
         self.finish(cur)
 

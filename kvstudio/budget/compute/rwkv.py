@@ -28,7 +28,7 @@ class Rwkv:
             cur = g.build_norm(cur, norm, bias, "layer", 0)
         self.states = States(g)
         self.out_ids = g.inp_out_ids()
-        for il in range(g.n_layer):
+        for il in g.kept:
             cur = self.qwen_layer(il, cur) if self.qwen else self.layer(il, cur)
         g.head(cur, "rms" if self.qwen else "layer")
 

@@ -43,15 +43,19 @@ def schedule(
     graph: Graph, backends: Sequence[Backend], *, copies: int, op_offload: bool, build: int, reorder: Reorder | None
 ) -> Schedule:
     """Assign, split and order; `copies` is 4 with pipeline parallelism."""
-    cpu = len(backends) - 1
+    assign(graph, backends, op_offload=op_offload)
+    splits, graph_inputs = _split(graph.nodes, copies, build)
+    if copies > 1 and build >= COPIES_ALL_INPUTS_SINCE:
+        graph_inputs = _copy_inputs(graph.leafs, copies)
+    return _order(graph, splits, graph_inputs, copies, backends, reorder)
+
+
+def assign(graph: Graph, backends: Sequence[Backend], *, op_offload: bool) -> None:
+    """Set the backend of every node and leaf."""
     owner = {b.buffer_type: i for i, b in enumerate(backends[:-1])}
     _assign_fixed(graph, backends, owner, op_offload)
     _expand(graph.nodes, backends)
     _assign_rest(graph.nodes, backends)
-    splits, graph_inputs = _split(graph.nodes, copies, build)
-    if copies > 1 and build >= COPIES_ALL_INPUTS_SINCE:
-        graph_inputs = _copy_inputs(graph.leafs, copies)
-    return _order(graph, splits, graph_inputs, copies, backends, reorder, cpu)
 
 
 def _supports(backend: Backend, node: Tensor) -> bool:
@@ -217,8 +221,8 @@ def _order(
     copies: int,
     backends: Sequence[Backend],
     reorder: Reorder | None,
-    cpu: int,
 ) -> Schedule:
+    cpu = len(backends) - 1
     nodes: list[tuple[Tensor, int]] = []
     leafs: list[tuple[Tensor, int]] = []
     for split in splits:
