@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 from kvstudio.header.reader import read
@@ -35,35 +36,37 @@ def rig_model() -> str:
 
 
 def measure(path: str, runs: int) -> None:
-    seconds = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        header = read(path)
-        header_s = time.perf_counter() - start
-        seconds.append((header_s, header_s + describe_s(header)))
-    first, middle = seconds[0], statistics.median(header for header, _ in seconds)
-    both = statistics.median(both for _, both in seconds)
-    memory = subprocess.run([sys.executable, __file__, "--memory-of", path], capture_output=True, text=True, check=True)
-    print(f"{path}: {header.size_bytes / 1e9:.1f} GB, {len(header.shards)} files, {len(header.tensors)} tensors")
-    print(f"  header       {middle * 1000:7.1f} ms (first {first[0] * 1000:.1f})")
-    print(f"  + describe   {both * 1000:7.1f} ms (first {first[1] * 1000:.1f})")
-    print(f"  memory       {memory.stdout.strip()}")
-
-
-def describe_s(header: object) -> float:
-    """Seconds from Header to ModelInfo."""
+    """Wall time as a person waits, and CPU time, which other programs on the machine do not change."""
     from kvstudio.model.describe import describe
 
-    start = time.perf_counter()
-    describe(header)
-    return time.perf_counter() - start
+    wall, cpu = [], []
+    for _ in range(runs):
+        marks = [(time.perf_counter(), time.process_time())]
+        header = read(path)
+        marks.append((time.perf_counter(), time.process_time()))
+        describe(header)
+        marks.append((time.perf_counter(), time.process_time()))
+        wall.append(tuple(mark[0] - marks[0][0] for mark in marks[1:]))
+        cpu.append(tuple(mark[1] - marks[0][1] for mark in marks[1:]))
+    memory = subprocess.run([sys.executable, __file__, "--memory-of", path], capture_output=True, text=True, check=True)
+    print(f"{path}: {header.size_bytes / 1e9:.1f} GB, {len(header.shards)} files, {len(header.tensors)} tensors")
+    for index, what in enumerate(("header", "to ModelInfo")):
+        figures = (
+            statistics.median(times[index] for times in wall),
+            wall[0][index],
+            min(times[index] for times in cpu),
+        )
+        middle, first, least = (figure * 1000 for figure in figures)
+        print(f"  {what:13} {middle:7.1f} ms (first {first:.1f}), CPU {least:.1f} ms")
+    print(f"  memory        {memory.stdout.strip()}")
 
 
 def report_memory(path: str) -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    tracemalloc.start()
     read(path)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"{after / 1024:.1f} MB in all, {(after - before) / 1024:.1f} MB for the header")
+    peak = tracemalloc.get_traced_memory()[1]
+    whole = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(f"{peak / 1e6:.1f} MB for the header at most, {whole / 1e6:.1f} MB the whole process")
 
 
 def measure_gguf(path: str) -> None:
@@ -71,7 +74,7 @@ def measure_gguf(path: str) -> None:
 
     start = time.perf_counter()
     GGUFReader(path)
-    print(f"  gguf package {(time.perf_counter() - start) * 1000:7.1f} ms")
+    print(f"  gguf package  {(time.perf_counter() - start) * 1000:7.1f} ms")
 
 
 if __name__ == "__main__":
