@@ -1,8 +1,12 @@
 """Compute buffers by the best means there is: the graph followed step by step, else a closed form."""
 
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+
 from kvstudio.budget import closed_forms, compute
 from kvstudio.budget.closed_forms import Compute
 from kvstudio.budget.compute.families import BUILDERS, STYLES
+from kvstudio.budget.kv import cache_specs
 from kvstudio.budget.placement_values import Placement
 from kvstudio.budget.values import EffectiveConfig, Provenance
 from kvstudio.launch.config import LaunchConfig
@@ -11,23 +15,117 @@ from kvstudio.model.values import ModelInfo
 _KEPT = 256
 _FOLLOWED = "The graph llama.cpp reserves for {tokens} tokens, allocated step by step{copies}."
 
-Key = tuple[int, EffectiveConfig, str | None]
+Key = tuple[int, EffectiveConfig, tuple[int, ...], str | None]
 
 
 def compute_buffers(
     model: ModelInfo, effective: EffectiveConfig, placement: Placement, config: LaunchConfig | None = None
 ) -> Compute:
     """Bytes, provenance and a sentence by buffer type name; remembered per model."""
-    kept: dict[Key, tuple[Placement, Compute]] = model.memo.setdefault("compute", {})
-    key = (id(placement), effective, config.pooling if config else None)
-    known = kept.get(key)
-    if known is not None and known[0] is placement:
-        return known[1]
-    if len(kept) >= _KEPT:
-        kept.clear()
-    found = _compute(model, effective, placement, config)
-    kept[key] = placement, found
+    key, n_cells = _family(model, effective, placement, config)
+    families: dict[Key, _Family] = model.memo.setdefault("compute", {})
+    family = families.get(key)
+    if family is None or family.placement is not placement:
+        if len(families) >= _KEPT:
+            families.clear()
+        family = families[key] = _Family(placement, {}, _is_straight(effective, placement))
+    found = family.at(n_cells)
+    if found is None and family.straight and len(family.points) >= _GRID_AFTER:
+        for length in _grid(n_cells):
+            other = _with_cells(effective, length)
+            if length not in family.points and _family(model, other, placement, config)[0] == key:
+                family.points[length] = _compute(model, other, placement, config)
+        found = family.at(n_cells)
+    if found is None:
+        found = family.points[n_cells] = _compute(model, effective, placement, config)
     return found
+
+
+#: Asked so often for one family, it is worth knowing the lengths around: somebody is moving the slider.
+_GRID_AFTER = 2
+_SMALLEST_GRID = 4096
+
+
+def _grid(n_cells: int) -> tuple[int, ...]:
+    """The powers of two around a length, and one more to see that they lie on a line."""
+    low = max(_SMALLEST_GRID, 1 << (n_cells.bit_length() - 1))
+    return (low, 2 * low, 4 * low)
+
+
+def _with_cells(effective: EffectiveConfig, n_cells: int) -> EffectiveConfig:
+    n_ctx = n_cells if effective.kv_unified else n_cells * effective.n_parallel
+    return replace(effective, n_ctx=n_ctx, n_ctx_seq=n_cells)
+
+
+@dataclass(slots=True)
+class _Family:
+    """Launches that differ by the length of the context alone.
+
+    Their buffers grow in straight lines: masks and copied caches are proportional to the cells, all else stays. So
+    between two known lengths that lie on one line with a third, the sizes are read off the line.
+    """
+
+    placement: Placement
+    points: dict[int, Compute]
+    straight: bool
+
+    def at(self, n_cells: int) -> Compute | None:
+        """The sizes for a context of that many cells; None when they are not known or not on a line."""
+        known = self.points.get(n_cells)
+        if known is not None or not self.straight or len(self.points) < _LINE_POINTS:
+            return known
+        lengths = sorted(self.points)
+        at = bisect_right(lengths, n_cells)
+        if not 0 < at < len(lengths):
+            return None
+        for first in (at - 2, at - 1):
+            three = lengths[first : first + _LINE_POINTS] if first >= 0 else []
+            if len(three) == _LINE_POINTS and _on_a_line(three, [self.points[length] for length in three]):
+                return _read_off(n_cells, three[0], three[-1], self.points[three[0]], self.points[three[-1]])
+        return None
+
+
+_LINE_POINTS = 3
+
+
+def _is_straight(effective: EffectiveConfig, placement: Placement) -> bool:
+    """Whether sizes follow straight lines: not with scores of a whole context, nor with copies from host memory, which
+    take each other's place as they grow.
+    """
+    whole = not placement.devices or (effective.kv_offload and None not in placement.layer_device[:-1])
+    return whole and effective.flash_attn_on is True and not effective.overrides
+
+
+def _on_a_line(lengths: list[int], sizes: list[Compute]) -> bool:
+    """Whether every buffer of three launches grows exactly in proportion."""
+    a, b, c = lengths
+    first, second, third = sizes
+    if not first.keys() == second.keys() == third.keys():
+        return False
+    return all(
+        (second[name][0] - first[name][0]) * (c - b) == (third[name][0] - second[name][0]) * (b - a) for name in first
+    )
+
+
+def _read_off(n_cells: int, low: int, high: int, at_low: Compute, at_high: Compute) -> Compute:
+    return {
+        name: (size + (at_high[name][0] - size) * (n_cells - low) // (high - low), provenance, why)
+        for name, (size, provenance, why) in at_low.items()
+    }
+
+
+def _family(
+    model: ModelInfo, effective: EffectiveConfig, placement: Placement, config: LaunchConfig | None
+) -> tuple[Key, int]:
+    """What launches of one family share, and the cells that tell them apart.
+
+    Caches that do not follow the context's length (a window, compressed ones) are part of what they share.
+    """
+    cells = effective.n_ctx_seq
+    fixed = tuple(spec.cells for spec in cache_specs(model, effective) if spec.cells != cells)
+    tokens = min(effective.n_ctx, effective.n_ubatch)
+    shared = replace(effective, n_ctx=tokens, n_ctx_seq=0, n_batch=0, notes=(), errors=())
+    return (id(placement), shared, fixed, config.pooling if config else None), cells
 
 
 def can_follow(model: ModelInfo) -> bool:
