@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
@@ -36,7 +36,14 @@ class FitScroll(QScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setWidget(content)
         content.setAutoFillBackground(False)
+        content.installEventFilter(self)
         self.viewport().setAutoFillBackground(False)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        # Parts that were just added are counted only once Qt shows them, a moment later.
+        if event.type() == QEvent.Type.LayoutRequest and watched is self.widget():
+            self.fit()
+        return super().eventFilter(watched, event)
 
     def sizeHint(self) -> QSize:
         content = self.widget()
@@ -54,8 +61,10 @@ class FitScroll(QScrollArea):
 
     def fit(self) -> None:
         """Take over a new height of the content."""
-        self.setMaximumHeight(max(1, self.sizeHint().height()))
-        self.updateGeometry()
+        height = max(1, self.sizeHint().height())
+        if height != self.maximumHeight():
+            self.setMaximumHeight(height)
+            self.updateGeometry()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -130,6 +130,14 @@ def test_bars_scroll_when_there_are_too_many_devices(panel):
     assert panel.verdict.geometry().bottom() <= 420
 
 
+def test_all_of_the_context_page_is_shown_where_there_is_room(qtbot, panel, view):
+    panel.resize(718, 900)
+    panel.show_view(CONTEXT)
+    panel.show_context(view)
+    page = panel.context
+    qtbot.waitUntil(lambda: page.visibleRegion().boundingRect().height() >= page.sizeHint().height() > 400)
+
+
 def test_only_one_button_is_filled(panel):
     panel.set_fix_primary(True)
     assert panel.verdict.fix.property("primary") is True
