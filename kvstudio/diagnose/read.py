@@ -193,14 +193,19 @@ def _fetch(source: str | Path | bytes, wanted: list[range], kept: dict[int, LogL
     number = 1
     carry = b""
     for chunk in _chunks(source):
-        lines_in = chunk.count(b"\n")
-        if any(number <= stretch.stop and stretch.start <= number + lines_in for stretch in wanted):
-            first, *rest = chunk.split(b"\n")
-            for n, raw in enumerate((carry + first, *rest)):
-                if any(number + n in stretch for stretch in wanted) and (n < lines_in or raw):
-                    kept.setdefault(
-                        number + n, make_line(number + n, raw[: 4 * MAX_LINE].decode("utf-8", "replace")[:MAX_LINE])
-                    )
-        carry = (b"" if lines_in else carry) + chunk[chunk.rfind(b"\n") + 1 :][:MAX_LINE]
-        carry = carry[: 4 * MAX_LINE]
-        number += lines_in
+        n_ends = chunk.count(b"\n")
+        if any(number < stretch.stop and stretch.start <= number + n_ends for stretch in wanted):
+            raws = chunk.split(b"\n")[:-1] if n_ends else []
+            for n, raw in enumerate(raws, number):
+                _keep(n, carry + raw if n == number else raw, wanted, kept)
+        last = chunk[chunk.rfind(b"\n") + 1 :]
+        carry = (last if n_ends else carry + last)[: 4 * MAX_LINE]
+        number += n_ends
+    if carry:
+        _keep(number, carry, wanted, kept)
+
+
+def _keep(number: int, raw: bytes, wanted: list[range], kept: dict[int, LogLine]) -> None:
+    if number not in kept and any(number in stretch for stretch in wanted):
+        text = raw[: 4 * MAX_LINE].decode("utf-8", "replace")
+        kept[number] = make_line(number, text[:MAX_LINE])

@@ -16,7 +16,7 @@ ROUNDING_BYTES = 6000
 
 @dataclass(frozen=True)
 class Sample:
-    """`expected` holds the facts; `beyond` those of them that no line of the log proves, with the reason."""
+    """`expected` holds the facts; `beyond` those that no line of the log proves, with the reason."""
 
     name: str
     kind: str
