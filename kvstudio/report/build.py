@@ -55,12 +55,16 @@ def build_from_log(
     dropped_lines: int = 0,
     identity: Identity | None = None,
 ) -> Report:
-    """The report of a log from anywhere; `config` is what was read out of it or typed by the reporter, None unknown."""
+    """The report of a log from anywhere.
+
+    `config` is what was read out of it or typed by the reporter; its command counts as known when it has a layout.
+    """
     log = tuple(lines)
     seen = Observed(
         config=config or LaunchConfig(),
         facts=read_facts(log),
-        command_known=config is not None,
+        command_known=config is not None and bool(config.layout),
+        from_log=True,
         diagnosis=diagnosis,
         n_lines=len(log),
         dropped_lines=dropped_lines,
@@ -98,9 +102,15 @@ def _from_run(case: Case, run: Run, facts: LogFacts) -> Observed:
 
 def _from_case(case: Case, facts: LogFacts, has_log: bool) -> Observed:
     if has_log:
-        known = _settings_are_of(case, facts)
-        config = case.config if known else LaunchConfig()
-        return Observed(config, facts, known, _same_model(case, facts), diagnosis=case.diagnosis)
+        config = case.config if _settings_are_of(case, facts) else LaunchConfig()
+        return Observed(
+            config=config,
+            facts=facts,
+            command_known=bool(config.layout),
+            from_log=True,
+            model=_same_model(case, facts),
+            diagnosis=case.diagnosis,
+        )
     budget = case.budget
     return Observed(
         config=case.config,

@@ -55,11 +55,16 @@ _REVISION_KEYS = ("general.source.huggingface.revision", "general.commit_hash", 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything a report draws from. `machine` is None for a log from elsewhere; `earlier` are the case's runs."""
+    """Everything a report draws from.
+
+    `machine` is None for a log from elsewhere. `command_known`: the settings are those of a command that was typed;
+    else they are what a log printed. `from_log`: show that command as it was typed, without what was read beside it.
+    """
 
     config: LaunchConfig
     facts: LogFacts
     command_known: bool = True
+    from_log: bool = False
     model: ModelInfo | None = None
     machine: Machine | None = None
     binary: Binary | None = None
@@ -82,6 +87,10 @@ def exact_command(seen: Observed) -> str | None:
     """The command as typed, variables first; None when a log does not tell it."""
     if not seen.command_known:
         return None
+    if seen.from_log:
+        words = [word for arg in seen.config.layout for word in arg.tokens]
+        variables = [f"{name}={shlex.quote(value)}" for name, value in seen.config.env]
+        return " ".join((*variables, shlex.join((seen.config.program, *words))))
     return format_command(seen.config)
 
 
@@ -223,7 +232,7 @@ def _n_ctx(seen: Observed) -> str | None:
     trained = seen.model.n_ctx_train if seen.model else 0
     typed = "-c not given" if seen.config.n_ctx is None else f"-c {seen.config.n_ctx}"
     if value is None:
-        return typed if seen.command_known and seen.config.n_ctx is not None else None
+        return _only_config(seen, seen.config.n_ctx, typed)
     notes = [typed] if seen.command_known else []
     notes += [f"trained for {trained}"] if trained else []
     return f"{value} ({', '.join(notes)})" if notes else value
@@ -234,7 +243,7 @@ def _n_parallel(seen: Observed) -> str | None:
     value = printed or (str(seen.effective.n_parallel) if seen.effective else None)
     typed = "-np not given" if seen.config.n_parallel is None else f"-np {seen.config.n_parallel}"
     if value is None:
-        return typed if seen.command_known and seen.config.n_parallel is not None else None
+        return _only_config(seen, seen.config.n_parallel, typed)
     unified = seen.facts.settings.get("kv_unified") or (
         str(seen.effective.kv_unified).lower() if seen.effective else None
     )
@@ -260,9 +269,16 @@ def _n_gpu_layers(seen: Observed) -> str | None:
     if printed is None and seen.offloaded is not None:
         printed = f"{seen.offloaded[0]}/{seen.offloaded[1]}"
     if printed is None:
-        return typed if seen.command_known else None
+        return _only_config(seen, seen.config.n_gpu_layers, typed) or (typed if seen.command_known else None)
     words = "{} of {} layers on GPU".format(*printed.split("/"))
     return f"{words} ({typed})" if seen.command_known else words
+
+
+def _only_config(seen: Observed, value: int | None, typed: str) -> str | None:
+    """What was typed, or what a log printed; None where neither says anything."""
+    if value is None:
+        return None
+    return typed if seen.command_known else _layers(value)
 
 
 def _layers(n: int) -> str:

@@ -1,8 +1,12 @@
 """Every field from what was observed, and nothing made up for what was not."""
 
+from dataclasses import replace
+
 from kvstudio.case.values import Case
 from kvstudio.diagnose.values import Diagnosis
+from kvstudio.launch.argv import parse_argv
 from kvstudio.launch.config import LaunchConfig
+from kvstudio.report import markdown
 from kvstudio.report.build import build, build_from_log, hide_selection
 from kvstudio.report.values import BlockKind, Identity
 from kvstudio.runlog.values import LogLine
@@ -100,6 +104,19 @@ def test_the_case_with_a_foreign_log_leaves_this_machine_out_too(case: Case) -> 
 
     assert report.field("cpu").value is None and report.field("gpus").value is None
     assert report.field("command").value is None
+
+
+def test_settings_a_log_prints_are_no_command_but_a_command_in_it_is(log: tuple[LogLine, ...]) -> None:
+    printed = build_from_log(log, None, LaunchConfig(n_ctx=8192, n_gpu_layers=-2, model_path="/data/other.gguf"))
+    assert printed.field("command").value is None
+    assert printed.field("n_gpu_layers").value == "65 of 65 layers on GPU"
+    only = build_from_log((), None, LaunchConfig(n_ctx=8192, n_gpu_layers=-2))
+    assert (only.field("n_ctx").value, only.field("n_gpu_layers").value) == ("8192", "all")
+
+    words = ("llama-server", "-m", "/data/my model.gguf", "-c", "8192", "--api-key", "sesame-street")
+    typed = build_from_log(log, None, replace(parse_argv(words), n_batch=2048))
+    assert typed.field("command").value == "llama-server -m '/data/my model.gguf' -c 8192 --api-key sesame-street"
+    assert "[KEY 1]" in markdown.render(typed)
 
 
 def test_devices_and_their_free_memory_are_read_from_a_listing_in_the_log() -> None:

@@ -65,6 +65,7 @@ def test_found_and_hidden(text: str, expected: str) -> None:
         "docker run -p 8080:8080 image",
         "-ngl 99 -np 4 --parallel 4",
         "--host localhost",
+        "task_memcg=/user.slice/user-1000.slice/user@1000.service",
         "--api-key ••••••••",
         "tokenizer.ggml.model str = llama",
     ],

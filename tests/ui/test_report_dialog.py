@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from kvstudio.case.values import Case
 from kvstudio.diagnose.values import Cause, Diagnosis, KeyLine, Outcome
-from kvstudio.launch.config import LaunchConfig
+from kvstudio.launch.argv import parse_argv
 from kvstudio.report.build import build
 from kvstudio.report.values import Identity, Report
 from kvstudio.runlog.values import LogLine
@@ -26,9 +26,8 @@ LOG = (
     "```<b>not markup</b> *really*",
 )
 LINES = tuple(LogLine(i, t, t) for i, t in enumerate(LOG, start=1))
-CONFIG = LaunchConfig(
-    model_path="/home/alice/models/big.gguf", n_ctx=65536, host="192.168.1.20", api_key="sesame-street"
-)
+COMMAND = "-m /home/alice/models/big.gguf -c 65536 --host 192.168.1.20 --api-key sesame-street"
+CONFIG = parse_argv(("llama-server", *COMMAND.split()))
 DIAGNOSIS = Diagnosis(
     Outcome.FAILED, "memory", "kv", "CUDA1", "CUDA", None, None, None, Cause.CAPACITY, KeyLine(3, LOG[2]), (),
     "The KV cache did not fit on CUDA1", "It asked for 7.8 GiB.",
