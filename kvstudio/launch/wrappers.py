@@ -1,9 +1,12 @@
 """What stands before a program (variables, env, sudo, docker run...) -> the program, its options and variables."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from kvstudio.launch.words import is_assignment, is_program
+from kvstudio.errors import ConfigError
+from kvstudio.launch.places import PROGRAMS
+from kvstudio.launch.words import is_assignment, is_program, split_command
 
 
 def _set(text: str) -> frozenset[str]:
@@ -42,6 +45,13 @@ _DOCKER_SWITCHES = _set(
     "-d --detach -i --interactive -t --tty -it -ti -dit -itd -td -dt --rm --init --privileged --read-only -P"
     " --publish-all --no-healthcheck --oom-kill-disable -q --quiet --replace --tls-verify"
 )
+_SHELLS = frozenset({"sh", "bash", "zsh", "dash", "fish"})
+#: Programs that run GGUF models with options of their own.
+_FOREIGN = re.compile(r"python[\d.]*|ollama|koboldcpp|vllm|lms|llamafile|llama-swap|text-generation")
+_FOREIGN_HINT = "Write the llama-server command with the same settings, or open the program's log."
+#: First words of the one program that holds the others.
+_COMMANDS = {"serve": "llama-server", "server": "llama-server", "cli": "llama-cli", "run": "llama-cli",
+             "completion": "llama-completion", "bench": "llama-bench"}  # fmt: skip
 #: What an image of llama.cpp starts, by the start of its tag. Source: the Dockerfiles in .devops, build 11434.
 _IMAGES = (("server", "llama-server"), ("light", "llama-cli"), ("full", "full"))
 #: First word of the image `full`. Source: .devops/tools.sh.
@@ -76,16 +86,23 @@ def unwrap(tokens: tuple[str, ...]) -> Unwrapped:
     while words:
         pair = is_assignment(words[0])
         name = PurePosixPath(words[0]).name
-        if pair and not words[0].startswith("-"):
+        if pair and pair[0] == "ExecStart":  # a line of a systemd unit
+            words[0] = pair[1]
+        elif pair and not words[0].startswith("-"):
             env[pair[0]] = pair[1]
             words.pop(0)
+        elif name in _SHELLS and "-c" in words[1:4]:
+            return _joined(unwrap(split_command(words[words.index("-c") + 1])), env)
         elif name in _WRAPPERS:
             words = _after_wrapper(words, env)
         elif name in _DOCKER and "run" in words[1:4]:
             return _container(words[words.index("run") + 1 :], env)
         else:
             break
+    words = _from_program(words)
     program = words.pop(0) if words and not words[0].startswith("-") else ""
+    if PurePosixPath(program).name in ("llama", "llama.exe") and words and words[0] in _COMMANDS:
+        program = _COMMANDS[words.pop(0)]
     return Unwrapped(program, tuple(words), tuple(env.items()))
 
 
@@ -95,6 +112,26 @@ def host_path(path: str, volumes: tuple[tuple[str, str], ...]) -> str:
         if path == inside or path.startswith(inside.rstrip("/") + "/"):
             return outside.rstrip("/") + path[len(inside.rstrip("/")) :]
     return path
+
+
+def _from_program(words: list[str]) -> list[str]:
+    """Without an unknown wrapper (`ssh box`, `srun --gpus 1`) when a program of llama.cpp comes later.
+
+    Raises: ConfigError for a program of others, whose options mean something else.
+    """
+    if not words or words[0].startswith("-") or is_program(words[0]):
+        return words
+    for index, word in enumerate(words):
+        if PurePosixPath(word.replace("\\", "/")).name.removesuffix(".exe") in PROGRAMS:
+            return words[index:]
+    name = PurePosixPath(words[0].replace("\\", "/")).name.lower()
+    if _FOREIGN.match(name):
+        raise ConfigError(f"{words[0]} is not a program of llama.cpp, its options mean other things.", _FOREIGN_HINT)
+    return words
+
+
+def _joined(inner: Unwrapped, env: dict[str, str]) -> Unwrapped:
+    return replace(inner, env=tuple((env | dict(inner.env)).items()))
 
 
 def _after_wrapper(words: list[str], env: dict[str, str]) -> list[str]:

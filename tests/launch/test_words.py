@@ -126,6 +126,31 @@ def test_containers(image: str, program: str) -> None:
     assert dict(config.env)["LLAMA_ARG_UBATCH"] == "64"
 
 
+@pytest.mark.parametrize(
+    ("text", "program"),
+    [
+        ("ExecStart=/usr/bin/llama-server -c 4096", "/usr/bin/llama-server"),
+        ("bash -c 'ulimit -v 9000000; exec llama-server -c 4096'", "llama-server"),
+        ("A=1 sh -c 'llama-server -c 4096'", "llama-server"),
+        ("ssh box ./llama-server -c 4096", "./llama-server"),
+        ("srun --gres=gpu:1 -n 2 llama-server -c 4096", "llama-server"),
+        ("llama serve -c 4096", "llama-server"),
+        ("./my-own-build -c 4096", "./my-own-build"),
+    ],
+)
+def test_other_ways_to_start(text: str, program: str) -> None:
+    config = parse_argv(split_command(text))
+    assert (config.program, config.n_ctx) == (program, 4096)
+
+
+@pytest.mark.parametrize(
+    "text", ["ollama run llama3", "python3 -m llama_cpp.server --n_ctx 1", "./koboldcpp --model x.gguf", "vllm serve x"]
+)
+def test_programs_of_others_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is not a program of llama"):
+        parse_argv(split_command(text))
+
+
 def test_mounts_and_longer_volumes_win() -> None:
     text = (
         "podman run -v /a:/m -v /b:/m/deep --mount type=bind,source=/c,target=/n llama.cpp:server -m {} -mm /n/p.gguf"
