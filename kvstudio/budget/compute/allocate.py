@@ -23,12 +23,13 @@ class _Chunk:
 class Arena:
     """A best-fit allocator over chunks of at most `max_bytes`; remembers the highest address of each."""
 
-    __slots__ = ("alignment", "chunks", "max_bytes")
+    __slots__ = ("alignment", "chunks", "grown", "max_bytes")
 
     def __init__(self, alignment: int, max_bytes: int | None) -> None:
         self.alignment = alignment
         self.max_bytes = _ENDLESS if max_bytes is None else max_bytes
         self.chunks: list[_Chunk] = []
+        self.grown = 0
 
     @property
     def size(self) -> int:
@@ -68,6 +69,7 @@ class Arena:
             del chunk.free[best_block]
         if address + size > chunk.peak:
             chunk.peak = address + size
+            self.grown += 1
         return best_chunk, address
 
     def give(self, chunk_index: int, address: int, size: int) -> None:
@@ -98,6 +100,8 @@ class GraphAllocator:
     def __init__(self, backends: Sequence[Backend]) -> None:
         self._arenas = [Arena(b.alignment, b.max_bytes) for b in backends]
         self._alloc_bytes = [b.alloc_bytes for b in backends]
+        self._live: list[dict[tuple[int, int], Tensor]] = [{} for _ in backends]
+        self.at_peak: list[list[Tensor]] = [[] for _ in backends]
 
     @property
     def sizes(self) -> list[int]:
@@ -159,7 +163,13 @@ class GraphAllocator:
                     self._trim(node, parent)
                     return
         node.buffer = at
-        node.chunk, node.addr = self._arenas[at].take(self._padded(node, at))
+        arena = self._arenas[at]
+        grown = arena.grown
+        node.chunk, node.addr = arena.take(self._padded(node, at))
+        live = self._live[at]
+        live[node.chunk, node.addr] = node
+        if arena.grown != grown:
+            self.at_peak[at] = list(live.values())
 
     def _trim(self, node: Tensor, parent: Tensor) -> None:
         at = parent.buffer
@@ -172,5 +182,6 @@ class GraphAllocator:
     def _release(self, tensor: Tensor) -> None:
         if tensor.is_output:
             return
+        self._live[tensor.buffer].pop((tensor.chunk, tensor.addr), None)
         self._arenas[tensor.buffer].give(tensor.chunk, tensor.addr, self._padded(tensor, tensor.buffer))
         tensor.own = False

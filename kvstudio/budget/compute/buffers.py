@@ -1,135 +1,142 @@
-"""Model, settings and placement to bytes of compute buffer per device and host."""
+"""Model, settings and placement to bytes of compute buffer per device and host, remembered between calls."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from bisect import bisect_left
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from kvstudio.budget.compute.allocate import GraphAllocator
 from kvstudio.budget.compute.backend import Backend
-from kvstudio.budget.compute.blocks import Blocks
-from kvstudio.budget.compute.families import build
-from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE, Reserve, pad
-from kvstudio.budget.compute.layers import Kept, all_layers, kept_layers
-from kvstudio.budget.compute.schedule import Schedule, assign, schedule
-from kvstudio.budget.compute.support import support_of
-from kvstudio.budget.compute.vulkan_order import reorder_new, reorder_old
+from kvstudio.budget.compute.inputs import Reserve
+from kvstudio.budget.compute.layers import Kept, kept_layers
+from kvstudio.budget.compute.simulate import (
+    Simulated,
+    backends_of,
+    flash_attn_survives,
+    placed_by_name,
+    reserve_for,
+    simulate,
+)
 from kvstudio.budget.placement_values import PlacedTensor, Placement
 from kvstudio.budget.values import EffectiveConfig, Provenance
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
 
+_PLACEMENTS_KEPT = 8
+_SETTINGS_KEPT = 64
 
-#: Backends that never take over an operation whose weight is on the host.
-NO_OFFLOAD = frozenset({"RPC", "MTL", "OpenCL", "WebGPU", "OPENVINO", "HTP"})
+
+@dataclass(slots=True)
+class _Samples:
+    """Results by cells per sequence, everything else being equal."""
+
+    at: list[int] = field(default_factory=list)
+    results: list[Simulated] = field(default_factory=list)
+
+    def add(self, n: int, result: Simulated) -> None:
+        i = bisect_left(self.at, n)
+        self.at.insert(i, n)
+        self.results.insert(i, result)
+
+    def get(self, n: int) -> Simulated | None:
+        """The result for `n` if it was seen, or lies on a line through three results around it.
+
+        A buffer's size is the highest of many straight lines in the number of cells, so three results on one line have
+        nothing but that line between them.
+        """
+        i = bisect_left(self.at, n)
+        if i < len(self.at) and self.at[i] == n:
+            return self.results[i]
+        for lo in (i - 2, i - 1):
+            if lo >= 0 and lo + 2 < len(self.at) and self.at[lo] < n < self.at[lo + 2]:
+                found = self._between(lo, n)
+                if found is not None:
+                    return found
+        return None
+
+    def _between(self, lo: int, n: int) -> Simulated | None:
+        x0, x1, x2 = self.at[lo : lo + 3]
+        a, b, c = self.results[lo : lo + 3]
+        sizes = []
+        for s0, s1, s2 in zip(a.sizes, b.sizes, c.sizes, strict=True):
+            if (s1 - s0) * (x2 - x0) != (s2 - s0) * (x1 - x0) or (s2 - s0) * (n - x0) % (x2 - x0):
+                return None
+            sizes.append(s0 + (s2 - s0) * (n - x0) // (x2 - x0))
+        return replace(b, sizes=tuple(sizes))
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """What one placement needs whatever the settings are; `placement` is held so that its identity stays its own."""
+
+    placement: Placement
+    placed: dict[str, PlacedTensor]
+    backends: list[Backend]
+    names: tuple[str, ...]
+    kept: Kept | None = None
+    samples: dict[Any, _Samples] = field(default_factory=dict)
+    flash_attn: dict[Any, bool] = field(default_factory=dict)
 
 
 def compute_buffers(
     model: ModelInfo, effective: EffectiveConfig, placement: Placement, config: LaunchConfig | None = None
 ) -> dict[str, tuple[int, Provenance, str]]:
-    """Bytes, provenance and reason of each compute buffer, by the buffer type's log name."""
-    reserve = reserve_for(model, effective, placement, config)
-    backends = backends_of(placement)
-    kept = kept_layers(reserve)
-    if effective.flash_attn == "auto" and reserve.flash_attn:
-        reserve.flash_attn = flash_attn_survives(reserve, backends, kept)
-    sizes, followed = simulate(reserve, backends, kept)
-    provenance = Provenance.EXACT if followed else Provenance.ESTIMATED
-    names = (*(placement.buffer_types or placement.devices), backends[-1].buffer_type)
-    return {name: (size, provenance, "") for name, size in zip(names, sizes, strict=True)}
+    """Bytes, provenance and reason of each compute buffer, by the buffer type's log name.
 
-
-def simulate(reserve: Reserve, backends: list[Backend], kept: Kept) -> tuple[list[int], bool]:
-    """Bytes per backend of the reserve graph, and whether its architecture is followed."""
-    graph, followed = graph_of(reserve, kept.layers)
-    plan = plan_of(graph, backends, reserve)
-    crowded = reserve.placement.pipeline_copies > 1 and len(plan.splits) > len(backends) + 1
-    if len(kept.layers) < reserve.model.n_layer and (crowded or holds_leafs(graph)):
-        fresh = replace(reserve, weights={}, caches={})
-        return simulate(fresh, backends, all_layers(reserve))
-    allocator = GraphAllocator(backends)
-    allocator.run(plan.nodes, plan.leafs)
-    sizes = allocator.sizes
-    at = {backend.name: i for i, backend in enumerate(backends)}
-    for device, twin in kept.twins.items():
-        sizes[at[device]] = sizes[at[twin]]
-    return sizes, followed
-
-
-def holds_leafs(graph: Blocks) -> bool:
-    """Whether layers make leafs of their own, which live as long as the graph: then every layer counts."""
-    return any(leaf.home is None and not leaf.is_input for leaf in graph.leafs)
-
-
-def graph_of(reserve: Reserve, layers: Sequence[int]) -> tuple[Blocks, bool]:
-    graph = Blocks(reserve, layers)
-    followed = build(graph)
-    graph.pool()
-    return graph, followed
-
-
-def plan_of(graph: Blocks, backends: list[Backend], reserve: Reserve) -> Schedule:
-    config = reserve.config
-    order = reorder_new if config.build >= MIXED_BATCH_SINCE else reorder_old
-    return schedule(
-        graph, backends, copies=reserve.placement.pipeline_copies, op_offload=config.op_offload,
-        build=config.build, reorder=order,
-    )  # fmt: skip
-
-
-def flash_attn_survives(reserve: Reserve, backends: list[Backend], kept: Kept) -> bool:
-    """llama.cpp's own probe: a graph of one token per sequence must keep every attention on its layer's device.
-
-    Source: llama-context.cpp resolve_fused_ops, read at build 11434.
+    `EXACT` where the architecture's own graph is followed on a backend whose rules are known; else `ESTIMATED`.
     """
-    probe = replace(reserve, n_tokens=reserve.n_seqs, n_outputs=reserve.n_seqs, weights={}, caches={})
-    graph, _ = graph_of(probe, kept.layers)
-    assign(graph, backends, op_offload=reserve.config.op_offload)
-    return all(backends[node.backend].name == reserve.device(il) for node, il in graph.fused_attention if il >= 0)
+    prepared = _prepare(model, placement)
+    reserve = reserve_for(model, effective, placement, config, prepared.placed)
+    key = _key(reserve, effective)
+    samples = prepared.samples.get(key)
+    if samples is None:
+        if len(prepared.samples) >= _SETTINGS_KEPT:
+            prepared.samples.pop(next(iter(prepared.samples)))
+        samples = prepared.samples[key] = _Samples()
+    result = samples.get(effective.n_ctx_seq)
+    if result is None:
+        result = _simulated(prepared, reserve, effective, key)
+        samples.add(effective.n_ctx_seq, result)
+    known = result.followed and model.known_architecture
+    provenance = Provenance.EXACT if known and not _approximate(placement) else Provenance.ESTIMATED
+    return {
+        name: (size, provenance, why)
+        for name, size, why in zip(prepared.names, result.sizes, result.reasons, strict=True)
+    }
 
 
-def reserve_for(
-    model: ModelInfo, effective: EffectiveConfig, placement: Placement, config: LaunchConfig | None
-) -> Reserve:
-    n_tokens = min(effective.n_ctx, effective.n_ubatch)
-    n_outputs = min(n_tokens, effective.n_outputs_max)
-    n_seqs = effective.n_parallel
-    flash = effective.flash_attn_on if effective.flash_attn_on is not None else effective.flash_attn != "off"
-    return Reserve(
-        model, effective, placement, pad(n_tokens, n_seqs), n_seqs, n_outputs, flash,
-        embeddings=effective.embeddings,
-        pooling=config.pooling if config is not None else None,
-        placed=placed_by_name(placement),
+def _prepare(model: ModelInfo, placement: Placement) -> _Prepared:
+    memo: dict[int, _Prepared] = model.memo.setdefault("compute_buffers", {})
+    prepared = memo.get(id(placement))
+    if prepared is None:
+        if len(memo) >= _PLACEMENTS_KEPT:
+            memo.pop(next(iter(memo)))
+        backends = backends_of(placement)
+        names = (*(placement.buffer_types or placement.devices), backends[-1].buffer_type)
+        prepared = memo[id(placement)] = _Prepared(placement, placed_by_name(placement), backends, names)
+    return prepared
+
+
+def _key(reserve: Reserve, effective: EffectiveConfig) -> Any:
+    """All that matters but the number of cells."""
+    swa = reserve.n_kv_swa if reserve.model.n_swa else 0
+    return (
+        replace(effective, n_ctx=0, n_ctx_seq=0), swa, reserve.n_tokens, reserve.n_outputs, reserve.pooling_kind,
     )  # fmt: skip
 
 
-def placed_by_name(placement: Placement) -> dict[str, PlacedTensor]:
-    """Tensors as the graph asks for them: the tied output under its own name, rope factors once per home."""
-    placed: dict[str, PlacedTensor] = {}
-    for tensor in placement.tensors:
-        name = tensor.tensor.name
-        if name.startswith("rope_f"):
-            placed[f"{name}@{tensor.device or 'CPU'}"] = tensor
-        elif name == "token_embd.weight" and tensor.duplicate:
-            placed["output.weight"] = tensor
-        else:
-            placed[name] = tensor
-    if "output.weight" not in placed and "token_embd.weight" in placed:
-        placed["output.weight"] = placed["token_embd.weight"]
-    return placed
+def _simulated(prepared: _Prepared, reserve: Reserve, effective: EffectiveConfig, key: Any) -> Simulated:
+    if prepared.kept is None:
+        prepared.kept = kept_layers(reserve)
+    if effective.flash_attn == "auto" and reserve.flash_attn:
+        survives = prepared.flash_attn.get(key)
+        if survives is None:
+            survives = prepared.flash_attn[key] = flash_attn_survives(reserve, prepared.backends, prepared.kept)
+        reserve.flash_attn = survives
+    return simulate(reserve, prepared.backends, prepared.kept)
 
 
-def backends_of(placement: Placement) -> list[Backend]:
-    traits = {t.backend: t for t in placement.traits}
-    result = []
-    host, host_alignment, host_max = "CPU", 32, None
-    for at, name in enumerate(placement.devices):
-        t = placement.traits[at] if at < len(placement.traits) else next(iter(traits.values()))
-        if at == 0 and t.host_buffer_type is not None:
-            host, host_alignment, host_max = t.host_buffer_type, t.host_alignment, t.max_buffer_bytes
-        result.append(
-            Backend(
-                name, name, t.alignment, t.max_buffer_bytes,
-                offloads=t.backend not in NO_OFFLOAD, reorders=t.backend == "Vulkan", supports=support_of(t.backend),
-            )  # fmt: skip
-        )
-    result.append(Backend("CPU", host, host_alignment, host_max, offloads=False, reorders=False))
-    return result
+#: Backends whose allocation rules are followed to the byte.
+_FOLLOWED = frozenset({"Vulkan", "RPC", "CUDA", "ROCm", "MUSA"})
+
+
+def _approximate(placement: Placement) -> bool:
+    return any(traits.backend not in _FOLLOWED for traits in placement.traits)

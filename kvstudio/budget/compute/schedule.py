@@ -148,6 +148,7 @@ def _assign_rest(nodes: list[Tensor], backends: Sequence[Backend]) -> None:
 def _duplicate(tensor: Tensor, pinned_copy: bool) -> Tensor:
     copy = Tensor("NONE", tensor.type, tensor.ne, (), tensor.nb)
     copy.is_input = copy.is_output = pinned_copy
+    copy.origin = tensor
     return copy
 
 

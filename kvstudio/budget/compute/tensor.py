@@ -45,13 +45,13 @@ class Tensor:
     """A tensor of the graph.
 
     `home`: buffer type the tensor already has memory in (weights, caches), None when the allocator must find some.
-    `weight`: the home is a weights buffer. `pinned`: device that the model code forces the node onto.
+    `weight`: the home is a weights buffer. `origin`: what a copy was made of. `pinned`: device that the model code forces the node onto.
     The fields after `n_bytes` belong to the scheduler and the allocator.
     """
 
     __slots__ = (
         "addr", "backend", "buffer", "chunk", "children", "copies", "home", "is_input", "is_output", "is_view",
-        "n_bytes", "nb", "ne", "op", "own", "pinned", "src", "type", "view_src", "views", "weight",
+        "n_bytes", "nb", "ne", "op", "origin", "own", "pinned", "src", "type", "view_src", "views", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +76,7 @@ class Tensor:
         self.is_input = False
         self.is_output = False
         self.pinned: str | None = None
+        self.origin: Tensor | None = None
         self.backend = -1
         self.copies: dict[int, list[Tensor]] | None = None
         self.children = 0
