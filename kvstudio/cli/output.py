@@ -27,7 +27,7 @@ def message(text: str) -> None:
 
 def fail(error: KvStudioError) -> int:
     """Say an expected failure in one line, its hint in the same line; the exit code for bad input."""
-    message(f"kvstudio-cli: {error.message}" + (f" {error.hint}" if error.hint else ""))
+    message(f"kvstudio-cli: {error.message.rstrip('.')}." + (f" {error.hint}" if error.hint else ""))
     return BAD_INPUT
 
 
