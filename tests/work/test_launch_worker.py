@@ -167,3 +167,24 @@ def test_many_signals_leave_the_reference_count_of_true_alone(qtbot: QtBot, work
         worker.start(CONFIG, None)
 
     assert abs(sys.getrefcount(True) - before) < 40
+
+
+@pytest.mark.rig
+@pytest.mark.timeout(300)
+def test_a_real_server_is_launched_heard_and_ended(qtbot: QtBot, workers: list[LaunchWorker]) -> None:
+    from kvstudio.launch.binary import inspect
+    from kvstudio.ui import sample
+
+    if not sample.is_available():
+        pytest.skip("the extra `rig` is not installed")
+    files = sample.prepare()
+    config = LaunchConfig(model_path=files.model_path, n_ctx=2048, n_parallel=1, env=(("GGML_VK_VISIBLE_DEVICES", ""),))
+    worker = LaunchWorker()
+    workers.append(worker)
+    heard = Recorder(worker)
+    with qtbot.waitSignal(worker.ended, timeout=240_000):
+        worker.start(config, inspect(files.server_path), LaunchOptions(n_predict=4, repeat=1, concurrent=0))
+    run = heard.of("ended")[0]
+    assert run.outcome is RunOutcome.VERIFIED, run.says
+    assert sum(len(batch) for batch in heard.of("lines")) > 50
+    assert [p for p, state, _ in heard.of("phase") if state == "running"][-1] is Phase.REPEAT
