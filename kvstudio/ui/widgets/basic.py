@@ -1,5 +1,7 @@
 """The small parts every panel is made of: labels, chips, switches, cards, rules, buttons."""
 
+import html
+
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
@@ -133,10 +135,15 @@ class ElidedLabel(Label):
         painter.drawText(self.rect(), int(self.alignment() | Qt.AlignmentFlag.AlignVCenter), shown)
 
 
+#: Lines up to this long are kept whole; Qt would break rich text much earlier.
+_WHOLE_LINE = 72
+
+
 def plain_tooltip(text: str) -> str:
-    """Tooltip text that Qt will never read as markup, lines kept."""
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return "<qt>{}</qt>".format(escaped.replace("\n", "<br>"))
+    """Tooltip text that Qt will never read as markup, lines kept, only long ones broken."""
+    escaped = (html.escape(line, quote=False) for line in text.split("\n"))
+    lines = (f"<nobr>{line}</nobr>" if len(line) <= _WHOLE_LINE else line for line in escaped)
+    return "<qt>{}</qt>".format("<br>".join(lines))
 
 
 class Chip(QLabel):

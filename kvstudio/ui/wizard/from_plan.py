@@ -116,6 +116,15 @@ def competing_words(devices: tuple[Device, ...]) -> str:
     return text.tr("{} holds {}").format(biggest[1], format_room(biggest[0]))
 
 
+def competing_notice(plan: Plan) -> str:
+    """Who to end before anything is changed, where the wanted launch is short and others hold memory."""
+    words = competing_words(plan.world.devices)
+    first = plan.attempts[0].trial if plan.attempts else plan.pending
+    if not words or first is None or first.predicted is None or first.predicted.fits is not False:
+        return ""
+    return text.tr("{}: ending it may be all that is needed.").format(words)
+
+
 def outcome_words(attempt: Attempt) -> str:
     """`works, CUDA1 17.8 of 24.0 GiB` or `KV cache on CUDA1, 0.9 GiB short`."""
     if attempt.worked:
@@ -211,6 +220,7 @@ def trial_page(plan: Plan, trial: Trial, progress: Progress | None = None) -> Pa
     return Page(
         section=caption(trial.variable) if trial.variable else text.tr("First run"),
         title=trial.title,
+        notice=competing_notice(plan) if trial.kind in (TrialKind.AS_GIVEN, TrialKind.SMALLEST) else "",
         change=change,
         why_label=text.tr("Why"),
         why=trial.why,

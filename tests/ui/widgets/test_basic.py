@@ -45,7 +45,8 @@ def test_hostile_names_are_shown_as_text(qtbot):
     assert label.text() == "<b>Qwen</b> & co"
     assert "<b>" not in label.toolTip()
     assert "&lt;b&gt;" in label.toolTip()
-    assert plain_tooltip("a\nb") == "<qt>a<br>b</qt>"
+    assert plain_tooltip("a\nb") == "<qt><nobr>a</nobr><br><nobr>b</nobr></qt>"
+    assert "<nobr>" not in plain_tooltip("word " * 40)
 
 
 def test_an_elided_label_has_a_tooltip_only_when_something_is_missing(qtbot):

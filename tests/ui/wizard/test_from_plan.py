@@ -88,6 +88,14 @@ def test_the_result_lists_every_controlled_run():
     assert len(page.checks) == 6
 
 
+def test_who_holds_the_memory_is_said_first():
+    start = replace(wizard_samples.walking(), attempts=(), pending=wizard_samples.AS_GIVEN.trial)
+    assert wizard_view(start).page.notice == "python3 holds 7.6 GiB: ending it may be all that is needed."
+    assert wizard_view(wizard_samples.walking()).page.notice == "", "a change is under way"
+    roomy = replace(wizard_samples.AS_GIVEN.trial, predicted=samples.FITS)
+    assert wizard_view(replace(start, pending=roomy)).page.notice == ""
+
+
 def test_predictions_in_words():
     assert prediction_words(samples.FAILS) == "predicted to be 0.9 GiB short on CUDA1"
     assert prediction_words(None) == "not known whether it fits"
