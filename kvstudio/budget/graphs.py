@@ -10,6 +10,7 @@ from kvstudio.budget.kv import cache_specs
 from kvstudio.budget.placement_values import Placement
 from kvstudio.budget.values import EffectiveConfig, Provenance
 from kvstudio.launch.config import LaunchConfig
+from kvstudio.model.architectures import CacheClass
 from kvstudio.model.values import ModelInfo
 
 _KEPT = 256
@@ -28,7 +29,7 @@ def compute_buffers(
     if family is None or family.placement is not placement:
         if len(families) >= _KEPT:
             families.clear()
-        family = families[key] = _Family(placement, {}, _is_straight(effective, placement))
+        family = families[key] = _Family(placement, {}, _is_straight(model, effective, placement))
     found = family.at(n_cells)
     if found is None and family.straight and len(family.points) >= _GRID_AFTER:
         for length in _grid(n_cells):
@@ -88,10 +89,15 @@ class _Family:
 _LINE_POINTS = 3
 
 
-def _is_straight(effective: EffectiveConfig, placement: Placement) -> bool:
+_STRAIGHT_CACHES = (CacheClass.UNIFIED, CacheClass.ISWA, CacheClass.HYBRID, CacheClass.RECURRENT, CacheClass.NONE)
+
+
+def _is_straight(model: ModelInfo, effective: EffectiveConfig, placement: Placement) -> bool:
     """Whether sizes follow straight lines: not with scores of a whole context, nor with copies from host memory, which
     take each other's place as they grow.
     """
+    if model.hparams["cache"] not in _STRAIGHT_CACHES:
+        return False
     whole = not placement.devices or (effective.kv_offload and None not in placement.layer_device[:-1])
     return whole and effective.flash_attn_on is True and not effective.overrides
 
@@ -107,10 +113,13 @@ def _on_a_line(lengths: list[int], sizes: list[Compute]) -> bool:
     )
 
 
+_BETWEEN = "The graph llama.cpp reserves, which grows in proportion to the context: read off between two lengths."
+
+
 def _read_off(n_cells: int, low: int, high: int, at_low: Compute, at_high: Compute) -> Compute:
     return {
-        name: (size + (at_high[name][0] - size) * (n_cells - low) // (high - low), provenance, why)
-        for name, (size, provenance, why) in at_low.items()
+        name: (size + (at_high[name][0] - size) * (n_cells - low) // (high - low), provenance, _BETWEEN)
+        for name, (size, provenance, _) in at_low.items()
     }
 
 
@@ -143,10 +152,15 @@ def _compute(
     except LookupError:  # the file lacks tensors the architecture's graph is made of
         return closed_forms.compute_buffers(model, effective, placement)
     return {
-        name: (n_bytes, provenance, why or _why(effective, provenance))
+        name: (n_bytes, provenance, _sentence(why) or _why(effective, provenance))
         for name, (n_bytes, provenance, why) in found.items()
         if n_bytes
     }
+
+
+def _sentence(why: str) -> str:
+    """A capital letter and a full stop, where there is something to say."""
+    return f"{why[0].upper()}{why[1:].rstrip('.')}." if why else ""
 
 
 def _why(effective: EffectiveConfig, provenance: Provenance) -> str:
