@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kvstudio.budget.compute.alloc_size import alloc_bytes_of
 from kvstudio.budget.compute.allocate import GraphAllocator
 from kvstudio.budget.compute.backend import Backend
 from kvstudio.budget.compute.blocks import Blocks
@@ -133,6 +134,7 @@ def backends_of(placement: Placement) -> list[Backend]:
             Backend(
                 name, name, t.alignment, t.max_buffer_bytes,
                 offloads=t.backend not in NO_OFFLOAD, reorders=t.backend == "Vulkan", supports=support_of(t.backend),
+                alloc_bytes=alloc_bytes_of(t),
             )  # fmt: skip
         )
     result.append(Backend("CPU", host, host_alignment, host_max, offloads=False, reorders=False))
