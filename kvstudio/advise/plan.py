@@ -138,16 +138,31 @@ def capacities(plan: Plan) -> dict[str, int]:
         for name, held in attempt.printed_bytes.items():
             low[name] = max(low.get(name, 0), held)
         refused = _refused(attempt)
-        if refused is not None:
-            name, asked = refused
-            high[name] = min(high.get(name, asked), attempt.printed_bytes.get(name, 0) + asked - 1)
-    reported = {d.name: d.free_bytes for d in plan.world.devices}
-    reported["Host"] = plan.world.host.free_bytes if plan.world.host else None
+        if refused is None:
+            continue
+        name, asked = refused
+        first_asked = attempt.diagnosis is not None and attempt.diagnosis.stage == "weights"
+        if name in attempt.printed_bytes or first_asked:  # else what it held before is not known, so no bound is
+            bound = attempt.printed_bytes.get(name, 0) + asked - 1
+            high[name] = min(high.get(name, bound), bound)
+    reported = _reported(plan)
     return {
         name: guess
         for name in {*low, *high}
         if (guess := _guess(reported.get(name), low.get(name, 0), high.get(name))) is not None
     }
+
+
+def _reported(plan: Plan) -> dict[str, int | None]:
+    """Free memory of each device and the host as they say themselves."""
+    host = plan.world.host.free_bytes if plan.world.host else None
+    return {"Host": host} | {device.name: device.free_bytes for device in plan.world.devices}
+
+
+def _contradicted(plan: Plan) -> bool:
+    """Whether a run has shown that a device does not have what it reports."""
+    reported = _reported(plan)
+    return any(guess != reported.get(name) for name, guess in capacities(plan).items())
 
 
 def _guess(reported: int | None, low: int, high: int | None) -> int | None:
@@ -462,8 +477,12 @@ def _edge(plan: Plan, best: int) -> Trial | None:
         return None
     middle = (good + bad) // 2 // step * step
     predicted = FIXES[variable](_situation(plan, plan.wanted, plan.attempts[0].diagnosis))
-    if predicted is not None and good * (1 + EDGE_CLOSE) < _size(plan, predicted.config, variable) < bad:
-        middle = _size(plan, predicted.config, variable)
+    if predicted is not None:
+        edge = _size(plan, predicted.config, variable)
+        if good * (1 + EDGE_CLOSE) < edge < bad:
+            middle = edge
+        elif not _contradicted(plan):
+            return None  # what works is where the numbers put the edge, and no run has proved them wrong
     tried = config.evolve(**{variable: middle})
     if middle <= good or _tried(plan, tried):
         return None

@@ -8,6 +8,7 @@ from typing import Any
 
 from kvstudio.advise.plan import MAX_LAUNCHES, Plan, World, start
 from kvstudio.advise.plan_values import Attempt, Trial
+from kvstudio.advise.refusal import refusal
 from kvstudio.case.walk import attempt_of, to_json, walk
 from kvstudio.cli.inputs import Inputs, add_device_options, gather
 from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json, message
@@ -108,7 +109,8 @@ def _dry_walk(plan: Plan) -> Plan:
     while plan.pending is not None:
         trial = plan.pending
         fits = trial.predicted is not None and trial.predicted.fits is not False
-        plan = plan.ran(Attempt(trial, fits, "predicted to fit" if fits else "predicted not to fit"))
+        refused = None if fits or trial.predicted is None else refusal(trial.predicted)
+        plan = plan.ran(Attempt(trial, fits, "predicted to fit" if fits else "predicted not to fit", refused))
     return plan
 
 

@@ -1,48 +1,19 @@
-"""A world to walk plans in: the budget is what happens, and a refusal is what a log would say of it."""
+"""A world to walk plans in, where the budget is what happens."""
 
 from dataclasses import dataclass
 
 from kvstudio.advise.plan import Plan, World
 from kvstudio.advise.plan_values import Attempt
-from kvstudio.budget.values import Budget, BufferKind
+from kvstudio.advise.refusal import refusal
 from kvstudio.devices.values import Device
-from kvstudio.diagnose.values import Cause, Diagnosis, Outcome
+from kvstudio.diagnose.values import Diagnosis
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.units import GIB
-
-STAGES = {
-    BufferKind.MODEL: "weights",
-    BufferKind.KV: "kv",
-    BufferKind.RS: "rs",
-    BufferKind.COMPUTE: "compute",
-    BufferKind.OUTPUT: "output",
-}
 
 
 def device(index: int, total_gib: float, free_gib: float | None = None) -> Device:
     free = int((total_gib if free_gib is None else free_gib) * GIB)
     return Device(f"CUDA{index}", "CUDA", total_bytes=int(total_gib * GIB), free_bytes=free)
-
-
-def refusal(budget: Budget) -> Diagnosis:
-    """What a log would say of a budget that does not fit."""
-    failure = budget.first_failure
-    assert failure is not None
-    return Diagnosis(
-        outcome=Outcome.FAILED,
-        memory_class="memory",
-        stage=STAGES[failure.kind],
-        device="CPU" if failure.device == "Host" else failure.device,
-        backend=None,
-        requested_bytes=failure.bytes,
-        free_bytes=None,
-        limit_bytes=None,
-        cause=Cause.CAPACITY,
-        key_line=None,
-        evidence=(),
-        title=f"{failure.kind.value} refused",
-        summary="",
-    )
 
 
 @dataclass
@@ -57,7 +28,9 @@ class Reality:
         budget = self.truth.estimate(config)
         if budget.fits is not False:
             return True, None, {d.name: d.need_bytes for d in budget.devices}
-        return False, refusal(budget), {}
+        found = refusal(budget)
+        assert found is not None
+        return False, found, {}
 
     def walk(self, plan: Plan, most: int = 20) -> Plan:
         while plan.pending is not None:

@@ -195,7 +195,7 @@ def test_fix_by_budget_alone_launches_nothing_and_ends(capsys):
         "--dry-run",
         "--json",
         "--device",
-        "CUDA0=8MiB",
+        "CUDA0=64MiB",
         "--",
         "llama-server",
         "-m",

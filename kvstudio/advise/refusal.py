@@ -1,0 +1,32 @@
+"""What a log would say of a budget that does not fit: a refusal to plan with, without a launch."""
+
+from kvstudio.advise.situation import KIND_OF_STAGE
+from kvstudio.budget.values import Budget
+from kvstudio.diagnose.values import Cause, Diagnosis, Outcome
+from kvstudio.units import format_bytes
+
+_STAGE_OF_KIND = {kind: stage for stage, kind in reversed(KIND_OF_STAGE.items())}
+
+
+def refusal(budget: Budget) -> Diagnosis | None:
+    """The predicted first failure as a Diagnosis without lines; None when the budget names none."""
+    failure = budget.first_failure
+    if failure is None:
+        return None
+    stage = _STAGE_OF_KIND.get(failure.kind, "host")
+    short = f"{failure.device} is {format_bytes(failure.short_bytes)} short for it"
+    return Diagnosis(
+        outcome=Outcome.FAILED,
+        memory_class="memory",
+        stage=stage,
+        device="CPU" if failure.device == budget.host.name else failure.device,
+        backend=None,
+        requested_bytes=failure.bytes,
+        free_bytes=failure.free_bytes,
+        limit_bytes=failure.limit_bytes,
+        cause=Cause.BACKEND_LIMIT if failure.limit_bytes else Cause.CAPACITY,
+        key_line=None,
+        evidence=(),
+        title=f"{stage} predicted to be refused on {failure.device}",
+        summary=f"{short[0].upper()}{short[1:]}: it asks for {format_bytes(failure.bytes)}.",
+    )
