@@ -6,6 +6,7 @@ from dataclasses import replace
 from kvstudio.launch.argv import build_argv, build_env
 from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import Arg, LaunchConfig
+from kvstudio.launch.translate import for_binary
 
 #: At this verbosity llama-server prints its buffers. Above it, fitting prints those of contexts that are only measured,
 #: and they could not be told from real ones.
@@ -58,11 +59,17 @@ def is_server(binary: Binary | None, config: LaunchConfig) -> bool:
 
 
 def config_to_test(config: LaunchConfig, binary: Binary | None, port: int) -> LaunchConfig:
-    """The settings of the test launch; what decides memory is untouched."""
+    """The settings of the test launch, in the binary's spellings; what decides memory is untouched.
+
+    Settings that the binary has no option for stay as typed, so that it refuses them itself.
+    """
     layout = tuple(arg for arg in config.layout if not _left_out(arg))
     env = tuple((name, value) for name, value in config.env if name not in _LEFT_OUT_ENV)
     changes = replace(config, layout=layout, env=env)
     changes = changes.evolve(env=build_env(changes))
+    if binary is not None:
+        translated = for_binary(changes, binary)
+        changes = changes if translated.lost else translated.config
     flags = binary.flags if binary else frozenset({"-lv", "--host", "--port"})
     if flags & {"-lv", "--verbosity", "--log-verbosity"}:
         changes = changes.evolve(log_verbosity=BUFFER_VERBOSITY)

@@ -5,6 +5,7 @@ import pytest
 from kvstudio.launch.argv import build_argv, parse_argv, split_command
 from kvstudio.launch.binary import Binary
 from kvstudio.launch.flags import COMMON
+from kvstudio.launch.process_command import config_to_test
 from kvstudio.launch.translate import Translated, for_binary
 
 ALL = frozenset(name for flag in COMMON for name in (*flag.names, *flag.no))
@@ -106,3 +107,10 @@ def test_variables_program_and_build_are_kept() -> None:
     config = parse_argv(split_command("LLAMA_ARG_CTX_SIZE=5 ./b/llama-server -fa")).evolve(build=11434)
     result = for_binary(config, NEW).config
     assert (result.program, result.env, result.build, result.n_ctx) == ("./b/llama-server", config.env, 11434, 5)
+
+
+def test_a_test_launch_is_spelled_for_its_binary_unless_something_would_be_lost() -> None:
+    config = parse_argv(split_command("llama-server -m a --no-mmap -fa"))
+    assert build_argv(config_to_test(config, NEW, 1))[3:7] == ("-lm", "none", "-fa", "on")
+    lossy = parse_argv(split_command("llama-server -m a -ot exps=CPU -ngl all"))
+    assert build_argv(config_to_test(lossy, OLD, 1))[1:7] == ("-m", "a", "-ot", "exps=CPU", "-ngl", "all")
