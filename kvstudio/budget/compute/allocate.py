@@ -101,6 +101,7 @@ class GraphAllocator:
         self._arenas = [Arena(b.alignment, b.max_bytes) for b in backends]
         self._alloc_bytes = [b.alloc_bytes for b in backends]
         self._live: list[dict[tuple[int, int], Tensor]] = [{} for _ in backends]
+        self.grown_in: set[int] = set()
         self.at_peak: list[list[Tensor]] = [[] for _ in backends]
 
     @property
@@ -169,6 +170,7 @@ class GraphAllocator:
         live = self._live[at]
         live[node.chunk, node.addr] = node
         if arena.grown != grown:
+            self.grown_in.add(node.layer)
             self.at_peak[at] = list(live.values())
 
     def _trim(self, node: Tensor, parent: Tensor) -> None:

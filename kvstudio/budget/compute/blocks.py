@@ -41,8 +41,15 @@ class Blocks(Graph):
         self.kept = range(self.n_layer) if layers is None else layers
         self.embd: Tensor | None = None
         self.prefix = ""
+        self._closed = 0
         self.fused_attention: list[tuple[Tensor, int]] = []
         self._pins = reserve.n_tokens < 32 or reserve.full_offload
+
+    def close_layer(self, il: int) -> None:
+        """Note which nodes a layer made; those not yet visited are visited with the next one."""
+        for node in self.nodes[self._closed :]:
+            node.layer = il
+        self._closed = len(self.nodes)
 
     # -- names ---------------------------------------------------------------------------------------------------
 

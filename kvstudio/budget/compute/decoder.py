@@ -72,6 +72,7 @@ class Decoder:
         cur = self.begin()
         for il in g.kept:
             cur = self.layer(il, cur)
+            g.close_layer(il)
         self.finish(cur)
 
     def begin(self) -> Tensor:

@@ -18,27 +18,35 @@ _DEFAULT_STEP = {"llama4": 4, "smollm3": 4}
 
 
 class Kept:
-    """`layers` to build, in order; `twins` maps a device left out to the one with the same load."""
+    """`layers` to build, in order; `twins` maps a device left out to the one with the same load.
 
-    __slots__ = ("layers", "twins")
+    `probation`: layers that must not make a buffer grow, else the repetition has not settled yet.
+    """
 
-    def __init__(self, layers: tuple[int, ...], twins: dict[str, str]) -> None:
+    __slots__ = ("layers", "longer", "probation", "twins")
+
+    def __init__(
+        self, layers: tuple[int, ...], twins: dict[str, str], probation: frozenset[int], longer: bool = False
+    ) -> None:
         self.layers = layers
         self.twins = twins
+        self.probation = probation
+        self.longer = longer
 
 
 def all_layers(reserve: Reserve) -> Kept:
-    return Kept(tuple(range(reserve.model.n_layer)), {})
+    return Kept(tuple(range(reserve.model.n_layer)), {}, frozenset())
 
 
-def kept_layers(reserve: Reserve) -> Kept:
-    """The representative layers of a placement."""
+def kept_layers(reserve: Reserve, times: int = 1) -> Kept:
+    """The representative layers of a placement; `times` as many of each repetition as usual."""
     n = reserve.model.n_layer
     if reserve.arch in HOLD_PER_LAYER or n <= KEPT_FIRST_LAYERS:
         return all_layers(reserve)
     signatures = _signatures(reserve)
     runs = _by_device(reserve)
-    compressed = [_compress(signatures, run) for run in runs]
+    probation: set[int] = set()
+    compressed = [_compress(signatures, run, times, probation) for run in runs]
     twins: dict[str, str] = {}
     keep: list[int] = []
     first_of: dict[tuple[Any, ...], str] = {}
@@ -53,7 +61,7 @@ def kept_layers(reserve: Reserve) -> Kept:
                 continue
             first_of[key] = device
         keep.extend(layers)
-    return Kept(tuple(keep), twins)
+    return Kept(tuple(keep), twins, frozenset(probation), times > 1)
 
 
 def _by_device(reserve: Reserve) -> list[list[int]]:
@@ -105,18 +113,21 @@ def _weights_by_layer(reserve: Reserve) -> dict[int, tuple[Any, ...]]:
     return {il: tuple(sorted(parts)) for il, parts in found.items()}
 
 
-def _compress(signatures: Sequence[tuple[Any, ...]], run: list[int]) -> list[int]:
-    """The run without the middle of its repetitions."""
+def _compress(
+    signatures: Sequence[tuple[Any, ...]], run: list[int], longer: int, probation: set[int]
+) -> list[int]:
+    """The run without the middle of its repetitions; the last period before the gap goes on probation."""
     kept: list[int] = []
     at, n = 0, len(run)
     ids: dict[tuple[Any, ...], int] = {}
     row = [ids.setdefault(signatures[il], len(ids)) for il in run]
     while at < n:
         period, times = _repetition(row, at)
-        first = max(KEPT_FIRST_PERIODS, -(-KEPT_FIRST_LAYERS // period))
+        first = max(KEPT_FIRST_PERIODS, -(-KEPT_FIRST_LAYERS // period)) * longer
         if times > first + 1:
             end = at + period * times
             kept.extend(run[at : at + period * first])
+            probation.update(run[at + period * (first - 1) : at + period * first])
             kept.extend(run[end - period : end])
             at = end
         else:

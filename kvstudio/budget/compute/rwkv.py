@@ -30,6 +30,7 @@ class Rwkv:
         self.out_ids = g.inp_out_ids()
         for il in g.kept:
             cur = self.qwen_layer(il, cur) if self.qwen else self.layer(il, cur)
+            g.close_layer(il)
         g.head(cur, "rms" if self.qwen else "layer")
 
     def norm(self, cur: Tensor, il: int, name: str) -> Tensor:

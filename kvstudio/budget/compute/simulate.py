@@ -9,7 +9,7 @@ from kvstudio.budget.compute.backend import Backend
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.families import build
 from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE, Reserve, pad
-from kvstudio.budget.compute.layers import Kept, all_layers
+from kvstudio.budget.compute.layers import Kept, all_layers, kept_layers
 from kvstudio.budget.compute.reasons import sentence
 from kvstudio.budget.compute.schedule import Schedule, assign, schedule
 from kvstudio.budget.compute.support import support_of
@@ -22,6 +22,10 @@ from kvstudio.model.values import ModelInfo
 
 #: Backends that never take over an operation whose weight is on the host.
 NO_OFFLOAD = frozenset({"RPC", "MTL", "OpenCL", "WebGPU", "OPENVINO", "HTP"})
+
+
+#: How many more layers are taken when the usual few have not settled, before all are.
+_LONGER = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,11 @@ def simulate(reserve: Reserve, backends: list[Backend], kept: Kept) -> Simulated
         return simulate(fresh, backends, all_layers(reserve))
     allocator = GraphAllocator(backends)
     allocator.run(plan.nodes, plan.leafs)
+    if allocator.grown_in & kept.probation:
+        fresh = replace(reserve, weights={}, caches={})
+        more = kept_layers(reserve, _LONGER)
+        settled = all_layers(reserve) if more.layers == kept.layers or kept.longer else more
+        return simulate(fresh, backends, settled)
     sizes = allocator.sizes
     at = {backend.name: i for i, backend in enumerate(backends)}
     names = {id(leaf): name for name, leaf in reserve.weights.items()}

@@ -45,13 +45,14 @@ class Tensor:
     """A tensor of the graph.
 
     `home`: buffer type the tensor already has memory in (weights, caches), None when the allocator must find some.
-    `weight`: the home is a weights buffer. `origin`: what a copy was made of. `pinned`: device that the model code forces the node onto.
+    `weight`: the home is a weights buffer. `origin`: what a copy was made of. `layer`: the
+    layer that made the node, -1 outside. `pinned`: device that the model code forces the node onto.
     The fields after `n_bytes` belong to the scheduler and the allocator.
     """
 
     __slots__ = (
         "addr", "backend", "buffer", "chunk", "children", "copies", "home", "is_input", "is_output", "is_view",
-        "n_bytes", "nb", "ne", "op", "origin", "own", "pinned", "src", "type", "view_src", "views", "weight",
+        "layer", "n_bytes", "nb", "ne", "op", "origin", "own", "pinned", "src", "type", "view_src", "views", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +78,7 @@ class Tensor:
         self.is_output = False
         self.pinned: str | None = None
         self.origin: Tensor | None = None
+        self.layer = -1
         self.backend = -1
         self.copies: dict[int, list[Tensor]] | None = None
         self.children = 0
