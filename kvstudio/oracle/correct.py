@@ -122,8 +122,11 @@ def _mapped(row: OracleRow, host: list[Measured], budget: Budget | None) -> Orac
     other_measured = sum(m.model for m in host if m.name != HOST)
     own = sum(m.model for m in host if m.name == HOST)
     note = "the dry run does not map the file; a real launch maps the whole range of the host's tensors"
-    if mapped < own or not other_measured <= other <= other_measured + row.slack:
+    if not other_measured <= other <= other_measured + row.slack:
         return replace(row, note=note)
+    if mapped < own:
+        # Tensors that serve twice are counted twice without mapping, and lie in the file once.
+        return replace(row, measured=None, slack=0, note=note)
     return replace(row, slack=max(row.slack, mapped - own + row.slack), note=note)
 
 

@@ -3,5 +3,5 @@
 from tests.soak.soak import soak
 
 
-def test_a_dozen_launches_lose_nothing(capsys):
-    assert soak(12, 0, seed=7, minutes=1.5) == 0, capsys.readouterr().out
+def test_a_few_launches_lose_nothing(capsys):
+    assert soak(6, 0, seed=7, minutes=1.0) == 0, capsys.readouterr().out
