@@ -540,12 +540,17 @@ def root_cause(plan: Plan) -> RootCause | None:
     _, variable, i, j = min(pairs)
     failed, worked = plan.attempts[i], plan.attempts[j]
     old, new = value_of(failed.trial.config, variable), value_of(worked.trial.config, variable)
-    where = f": {failed.diagnosis.title}" if failed.diagnosis else ""
+    where = f": {_what_happened(failed.diagnosis)}" if failed.diagnosis else ""
     says = (
         f"It was {_CAPTIONS.get(variable, variable)}. With {_value(variable, old)} the launch fails{where}; "
         f"with {_value(variable, new)}, and nothing else changed, it works."
     )
     return RootCause(variable, says, i, j)
+
+
+def _what_happened(diagnosis: Diagnosis) -> str:
+    """The refusal by its title; for anything but memory the sentence says more."""
+    return diagnosis.title if diagnosis.memory_class == "memory" else diagnosis.summary.rstrip(".")
 
 
 def _value(variable: str, value: Any) -> str:

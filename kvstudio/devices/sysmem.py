@@ -22,6 +22,10 @@ def read_host(root: str = "/") -> tuple[Device, tuple[str, ...]]:
     if limit is not None and limit < total:
         notes = (f"this container may use {limit / 1024**3:.1f} GiB of the machine's {total / 1024**3:.1f} GiB RAM",)
         total, free = limit, min(free, max(0, limit - (used or 0)))
+    own = _address_space_limit()
+    if own is not None and own < free:
+        notes += (f"each process here may use {own / 1024**3:.1f} GiB of address space (ulimit -v)",)
+        free = own
     return Device("Host", "CPU", cpu_name(root), total, free, DeviceSource.SYSMEM, integrated=True), notes
 
 
@@ -49,6 +53,16 @@ def system_name() -> str:
         return f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {kernel}"
     except (OSError, KeyError):
         return kernel
+
+
+def _address_space_limit() -> int | None:
+    """RLIMIT_AS in bytes, which a child inherits; None where there is none."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if soft == resource.RLIM_INFINITY else soft
 
 
 def _cgroup(root: str) -> tuple[int | None, int | None]:
