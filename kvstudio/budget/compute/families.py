@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kvstudio.budget.compute import dsa, encoder, gemma, hybrid, mla, rwkv
+from kvstudio.budget.compute import dsa, encoder, gemma, hybrid, mla, rwkv, variants
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
 
@@ -127,4 +127,5 @@ BUILDERS: dict[str, Callable[[Blocks], None]] = {
     **encoder.BUILDERS,
     **hybrid.BUILDERS,
     **rwkv.BUILDERS,
+    **variants.BUILDERS,
 }
