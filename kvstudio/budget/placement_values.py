@@ -8,7 +8,7 @@ from kvstudio.header.values import TensorInfo
 @dataclass(frozen=True, slots=True)
 class BackendTraits:
     """What a backend's buffer types do to sizes. `host_buffer_type` None: none (Metal, RPC, OpenCL...); a buffer of it
-    is `host_extra` bytes larger than what it holds.
+    is `host_extra` bytes larger than what it holds. What has a tensor over `max_tensor_bytes` is left to the CPU.
 
     Source: memory model of llama.cpp b11434, ggml/src/ggml-<backend>.
     """
@@ -22,6 +22,7 @@ class BackendTraits:
     pads_quantized_rows: bool
     flash_attn_scratch: bool
     host_extra: int = 0
+    max_tensor_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,13 @@
 Source: llama.cpp b11434, ggml/src/ggml-<backend> (supports_op); backends not named here are taken to do everything.
 """
 
+from math import prod
+
+from kvstudio.budget.placement_values import BackendTraits
 from kvstudio.budget.traits import CpuTraits
 from kvstudio.header.types import TENSOR_TYPES
 from kvstudio.header.values import TensorInfo
 from kvstudio.model.values import ModelInfo
-from kvstudio.units import GIB
 
 _F16, _I32 = 1, 26
 _Q4_0, _Q4_1, _Q8_0, _Q2_K, _Q4_K, _Q5_K, _Q6_K, _IQ4_NL, _IQ4_XS, _MXFP4 = 2, 3, 8, 10, 12, 13, 14, 20, 23, 39
@@ -18,12 +20,15 @@ _VULKAN_MATRIX = frozenset(
 )
 _CUDA_NO_ROWS = frozenset({34, 35, 15, 9})
 _MAMBA2_STATES = {"Vulkan": (128, 256), "CUDA": (96, 128, 256), "ROCm": (96, 128, 256), "MUSA": (96, 128, 256)}
-#: Largest storage buffer of the graphics cards seen (maxStorageBufferRange is a 32-bit number).
-VULKAN_TENSOR_LIMIT = 4 * GIB
+_FLOAT = 4
+_PROBE_COLUMNS = 512  # llama.cpp probes a matrix with so many columns
 
 
-def device_takes(backend: str, op: str, tensor: TensorInfo, model: ModelInfo) -> bool:
+def device_takes(trait: BackendTraits, op: str, tensor: TensorInfo, model: ModelInfo) -> bool:
     """Whether the backend runs `op` on that weight."""
+    backend = trait.backend
+    if trait.max_tensor_bytes is not None and _largest(op, tensor, model) > trait.max_tensor_bytes:
+        return False
     if backend == "Vulkan":
         return _vulkan_takes(op, tensor, model)
     if backend in ("CUDA", "ROCm", "MUSA"):
@@ -33,9 +38,14 @@ def device_takes(backend: str, op: str, tensor: TensorInfo, model: ModelInfo) ->
     return True
 
 
+def _largest(op: str, tensor: TensorInfo, model: ModelInfo) -> int:
+    """Bytes of the largest tensor of the probe: the weight, its input or its result."""
+    columns = {"MUL_MAT": _PROBE_COLUMNS, "MUL_MAT_ID": _PROBE_COLUMNS * max(1, model.n_expert_used)}.get(op, 0)
+    widest = max(tensor.shape[:2]) * prod(tensor.shape[2:] if op == "MUL_MAT" else ())
+    return max(tensor.n_bytes, _FLOAT * widest * columns)
+
+
 def _vulkan_takes(op: str, tensor: TensorInfo, model: ModelInfo) -> bool:
-    if tensor.n_bytes > VULKAN_TENSOR_LIMIT:
-        return False
     if op == "SSM_SCAN":
         return _scan("Vulkan", tensor, model)
     if op == "GET_ROWS" and tensor.type_id == _I32:

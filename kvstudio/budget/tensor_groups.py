@@ -173,17 +173,15 @@ def _choose(model: ModelInfo, lists: Lists, tensor: TensorInfo, op: str, index: 
     forced = _override(lists, tensor.name)
     if forced is not None and forced != CPU:
         return _unmapped_host(lists, _type_name(lists, forced))
-    if forced is None and index is not None:
-        backend = lists.traits[index].backend
-        if support.device_takes(backend, op, tensor, model):
-            return lists.types[index]
+    if forced is None and index is not None and support.device_takes(lists.traits[index], op, tensor, model):
+        return lists.types[index]
     return _host_choice(model, lists, tensor, op)
 
 
 def _host_choice(model: ModelInfo, lists: Lists, tensor: TensorInfo, op: str) -> str:
     """First fitting of: pinned host memory, AMX, CPU_REPACK, plain CPU."""
     host = lists.host
-    if host is not None and support.device_takes(host.backend, op, tensor, model):
+    if host is not None and support.device_takes(host, op, tensor, model):
         return CPU if lists.mapped else host.host_buffer_type or CPU
     if lists.repack and support.amx_takes(lists.cpu, op, tensor):
         return AMX

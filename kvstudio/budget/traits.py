@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from kvstudio.budget.placement_values import BackendTraits
 from kvstudio.devices.values import Device
-from kvstudio.units import GIB
+from kvstudio.units import GIB, MIB
 
 CPU_ALIGNMENT = 32  # TENSOR_ALIGNMENT
 _CUDA_ALIGNMENT = 128
@@ -40,10 +40,21 @@ ROW_SPLIT = frozenset({"SYCL", "HTP"})
 MAPS_WEIGHTS = frozenset({"MTL", "CPU"})
 
 
+#: Largest storage buffer (maxStorageBufferRange): a 32-bit number on graphics cards, little on Mesa's software device.
+_VULKAN_TENSOR_LIMIT = 2**32 - 1
+_SOFTWARE_TENSOR_LIMIT = 128 * MIB
+_SOFTWARE_DEVICE = "llvmpipe"
+
+
 def traits_of(device: Device) -> BackendTraits:
     """The rules of a device's backend; an unknown one is taken to pad like CUDA and to have no host type."""
     known = _TRAITS.get(_ALIASES.get(device.backend, device.backend))
-    return replace(_UNKNOWN, backend=device.backend) if known is None else known
+    if known is None:
+        return replace(_UNKNOWN, backend=device.backend)
+    if known.backend == "Vulkan":
+        software = _SOFTWARE_DEVICE in device.description.lower()
+        return replace(known, max_tensor_bytes=_SOFTWARE_TENSOR_LIMIT if software else _VULKAN_TENSOR_LIMIT)
+    return known
 
 
 def is_known(backend: str) -> bool:
