@@ -1,8 +1,5 @@
 """Memory of each device against n_ctx: stacked areas, the curves of other K/V types, the capacity, where it ends."""
 
-from dataclasses import dataclass
-from itertools import pairwise
-
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QFocusEvent,
@@ -20,91 +17,24 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
-from kvstudio.advise.by_context import N_CTX_STEP, ContextView, Curve
+from kvstudio.advise.by_context import N_CTX_STEP, ContextView
 from kvstudio.budget.values import BufferKind, DeviceBudget
 from kvstudio.ui import text, theme
 from kvstudio.ui.theme import Step, Theme, Weight
 from kvstudio.ui.widgets import bar_geometry, patterns
 from kvstudio.ui.widgets.basic import plain_tooltip
+from kvstudio.ui.widgets.context_geometry import GAP, HEADROOM, LEFT, RIGHT, Plot, plots, spread, used_bytes, value_at
 from kvstudio.units import GIB, format_gib
 
-_LEFT, _RIGHT = 84, 56
-_PLOT, _PLOT_MANY, _PLOT_MOST = 136, 96, 64
-_GAP = 10
 _AXIS = 26
 _AREA_ALPHA = 0.78
 _APART = 14
-_HEADROOM = 1.02
 _CATCH = 9
 _KEY_STEP = 1024
 
 #: Width and dashes, in widths, of the current type's curve and of the others.
 _PENS: tuple[tuple[float, tuple[float, ...]], ...] = ((2.0, ()), (1.6, (5, 2)), (1.6, (1.6, 1.4)))
 _MORE: tuple[float, tuple[float, ...]] = (1.6, (6, 2, 1.4, 2))
-
-
-@dataclass(frozen=True, slots=True)
-class Plot:
-    """One device's frame: n_ctx to x and bytes to y."""
-
-    index: int
-    box: QRectF
-    n_ctx_max: int
-    top_bytes: float
-
-    def x(self, n_ctx: float) -> float:
-        return self.box.left() + self.box.width() * n_ctx / self.n_ctx_max
-
-    def y(self, size: float) -> float:
-        return self.box.bottom() - self.box.height() * size / self.top_bytes
-
-    def n_ctx(self, x: float) -> int:
-        """The nearest whole step of the context at a pixel column."""
-        share = (x - self.box.left()) / self.box.width()
-        steps = round(share * self.n_ctx_max / N_CTX_STEP)
-        return max(1, min(steps, self.n_ctx_max // N_CTX_STEP)) * N_CTX_STEP
-
-
-def used_bytes(device: DeviceBudget) -> float:
-    """Everything in the device, others included."""
-    return sum(amount.bytes for amount in bar_geometry.amounts(device))
-
-
-def plots(view: ContextView, width: float, left: float = _LEFT) -> tuple[Plot, ...]:
-    """Frames of all devices in `width` pixels, names and axis in the first `left` of them."""
-    first = view.curves[0].points[0].devices
-    height = _PLOT if len(first) <= 2 else _PLOT_MANY if len(first) <= 4 else _PLOT_MOST
-    made = []
-    top_bytes = max(_top(view, i) for i in range(len(first))) if first else 1.0
-    for i in range(len(first)):
-        box = QRectF(left, i * (height + _GAP), max(60.0, width - left - _RIGHT), height)
-        made.append(Plot(i, box, view.n_ctx_max, top_bytes))
-    return tuple(made)
-
-
-def _top(view: ContextView, index: int) -> float:
-    total = view.curves[0].points[0].devices[index].total_bytes or 0
-    return max([float(total), *(used_bytes(c.points[-1].devices[index]) for c in view.curves)]) * _HEADROOM
-
-
-def spread(wanted: list[float], apart: float) -> list[float]:
-    """Move labels down until no two are closer than `apart`, keeping their order."""
-    order = sorted(range(len(wanted)), key=wanted.__getitem__)
-    placed = list(wanted)
-    for one, two in pairwise(order):
-        placed[two] = max(placed[two], placed[one] + apart)
-    return placed
-
-
-def value_at(curve: Curve, index: int, n_ctx: float) -> float:
-    """Bytes of a device between two points of a curve."""
-    points = curve.points
-    for a, b in pairwise(points):
-        if n_ctx <= b.n_ctx:
-            t = (n_ctx - a.n_ctx) / max(1, b.n_ctx - a.n_ctx)
-            one, two = used_bytes(a.devices[index]), used_bytes(b.devices[index])
-            return one + (two - one) * max(0.0, t)
-    return used_bytes(points[-1].devices[index])
 
 
 class ContextChart(QWidget):
@@ -156,7 +86,7 @@ class ContextChart(QWidget):
         widest = max(
             (metrics.horizontalAdvance(text.layers(d.n_layers, d.has_output_layer)) for d in devices), default=0
         )
-        return max(_LEFT, round(widest + metrics.horizontalAdvance("128") + 10))
+        return max(LEFT, round(widest + metrics.horizontalAdvance("128") + 10))
 
     def sizeHint(self) -> QSize:
         return QSize(640, self.height())
@@ -168,7 +98,7 @@ class ContextChart(QWidget):
         if self._view is None:
             return None
         for plot in self._plots():
-            if not plot.box.adjusted(-4, -_GAP, 4, _GAP).contains(QPointF(x, y)):
+            if not plot.box.adjusted(-4, -GAP, 4, GAP).contains(QPointF(x, y)):
                 continue
             total = self._view.curves[0].points[0].devices[plot.index].total_bytes
             for curve in self._view.curves:
@@ -297,7 +227,7 @@ class ContextChart(QWidget):
         painter.setPen(current.muted)
         layers = text.layers(device.n_layers, device.has_output_layer)
         painter.drawText(QRectF(0, plot.box.top() + 22, plot.box.left() - 14, 19), middle, layers)
-        step = _value_step(device.total_bytes or plot.top_bytes / _HEADROOM)
+        step = _value_step(device.total_bytes or plot.top_bytes / HEADROOM)
         mark = 0.0
         while mark <= (device.total_bytes or plot.top_bytes) * 1.01:
             y = plot.y(mark)
@@ -366,7 +296,7 @@ class ContextChart(QWidget):
         painter.setFont(theme.font(Step.SMALL, Weight.Medium))
         painter.setPen(current.ink)
         for y, (_, name) in zip(spread([end[0] for end in ends], _APART), ends, strict=True):
-            box = QRectF(plot.box.right() + 8, y - 9, _RIGHT - 8, 18)
+            box = QRectF(plot.box.right() + 8, y - 9, RIGHT - 8, 18)
             painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, name)
 
     def _paint_now(self, painter: QPainter, frames: tuple[Plot, ...], view: ContextView, current: Theme) -> None:

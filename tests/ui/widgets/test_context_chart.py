@@ -4,7 +4,8 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 
 from kvstudio.advise.by_context import by_context
-from kvstudio.ui.widgets.context_chart import ContextChart, spread, value_at
+from kvstudio.ui.widgets.context_chart import ContextChart
+from kvstudio.ui.widgets.context_geometry import spread, value_at
 from kvstudio.ui.widgets.context_page import ContextPage, largest_words, limit_text
 from tests.ui import samples
 
