@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kvstudio.advise.by_context import ContextView, by_context
 from kvstudio.advise.values import Fix
 from kvstudio.budget.values import Budget, Buffer, BufferKind, DeviceBudget, Provenance
 from kvstudio.case.values import Case
@@ -12,6 +11,9 @@ from kvstudio.devices.values import Device
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.oracle.values import OracleResult
 from kvstudio.verify.values import Run, RunOutcome
+
+if TYPE_CHECKING:
+    from kvstudio.advise.by_context import ContextView
 
 #: Changes after which the budget is another one.
 _BUDGET_INPUTS = frozenset({"config", "model", "machine", "what_if", "chosen", "binary", "runs", "checked"})
@@ -76,8 +78,9 @@ def fixes_of(case: Case) -> tuple[Fix, ...]:
     )
 
 
-def context_view(case: Case) -> ContextView:
+def context_view(case: Case) -> "ContextView":
     """Memory against context for the view of that name; some hundred estimates, so it is called in a task."""
+    from kvstudio.advise.by_context import by_context
     from kvstudio.budget.estimate import estimate
 
     assert case.model is not None and case.budget is not None

@@ -69,7 +69,7 @@ def _selftest(app: Application, window: MainWindow, files: Sequence[str]) -> int
     window.open_paths(tuple(files))
     deadline = QTimer()
     deadline.setSingleShot(True)
-    deadline.timeout.connect(lambda: (problems.append("files were not read in time"), app.exit(1)))
+    deadline.timeout.connect(lambda: _too_late(app, problems))
     deadline.start(_SELFTEST_MS)
     idle = QTimer()
     idle.timeout.connect(lambda: app.quit() if not task.pending() else None)
@@ -81,3 +81,8 @@ def _selftest(app: Application, window: MainWindow, files: Sequence[str]) -> int
     for problem in problems:
         sys.stderr.write(f"kvstudio: {problem}\n")
     return 1 if problems else 0
+
+
+def _too_late(app: Application, problems: list[str]) -> None:
+    problems.append("files were not read in time")
+    app.quit()

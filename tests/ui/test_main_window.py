@@ -12,9 +12,10 @@ from kvstudio.devices.values import Device, DeviceSource, Machine
 from kvstudio.launch.binary import Binary
 from kvstudio.ui import main_window
 from kvstudio.ui.dialogs import CheckDialog, DefectDialog, HelpDialog, WhyDialog, why_rows
-from kvstudio.ui.main_window import MainWindow, holders
+from kvstudio.ui.main_window import MainWindow
 from kvstudio.ui.preferences import Preferences, when
 from kvstudio.ui.theme import Scheme
+from kvstudio.ui.work_page import holders, measured_in
 from kvstudio.units import GIB, MIB
 
 TINY = str(Path(__file__).parent.parent / "data" / "headers" / "tiny.gguf")
@@ -78,9 +79,9 @@ def test_a_dropped_model_fills_every_panel(window):
     window.store.set_machine(MACHINE)
     assert drop(window, mime_of(TINY))
     assert window.pages.currentIndex() == 1
-    assert dict(window.model_panel.rows())["Architecture"] == "llama"
-    assert window.devices_panel.checkbox("CUDA0").isChecked()
-    assert any("tiny.gguf" in word.text for word in window.command.words())
+    assert dict(window.work.model_panel.rows())["Architecture"] == "llama"
+    assert window.work.devices_panel.checkbox("CUDA0").isChecked()
+    assert any("tiny.gguf" in word.text for word in window.work.command.words())
     assert window.windowTitle() == "Tiny llama – kvstudio"
 
 
@@ -130,12 +131,12 @@ def test_pasting_by_key_reads_the_clipboard(window, qtbot):
 
 def test_a_setting_repaints_chart_and_command(opened, qtbot):
     before = opened.store.case.budget
-    line = opened.settings.findChild(QLineEdit, "n_ctx")
+    line = opened.work.settings.findChild(QLineEdit, "n_ctx")
     line.setFocus()
     qtbot.keyClicks(line, "2048")
     assert opened.store.case.config.n_ctx == 2048
     assert opened.store.case.budget is not before
-    assert any(word.text == "-c 2048" and word.changed for word in opened.command.words())
+    assert any(word.text == "-c 2048" and word.changed for word in opened.work.command.words())
 
 
 def test_undo_and_redo_by_key(opened, qtbot):
@@ -220,7 +221,7 @@ def test_size_is_remembered(window, settings, qtbot):
 def test_panels_fit_at_each_size(opened, size, qtbot):
     opened.resize(*size)
     qtbot.waitUntil(lambda: opened.width() == size[0])
-    right = opened.settings.mapTo(opened, opened.settings.rect().bottomRight())
+    right = opened.work.settings.mapTo(opened, opened.work.settings.rect().bottomRight())
     assert right.x() <= size[0]
     assert opened.toolbar.report_button.geometry().right() < opened.toolbar.help_button.geometry().left()
 
@@ -236,9 +237,9 @@ def test_polling_stops_while_hidden(window):
 
 def test_a_launch_holds_polling_and_offers_stop(opened):
     opened.poll.start()
-    opened._on_running(True)
+    opened.on_running(True)
     assert not opened.poll.is_active()
-    opened._on_running(False)
+    opened.on_running(False)
     assert opened.poll.is_active()
 
 
@@ -264,9 +265,9 @@ def test_the_check_marks_the_chart_measured(opened, monkeypatch):
     seen = opened.store.case.budget
     assert seen.devices[0].compute_bytes == device.compute_bytes + 5 * MIB
     assert any(b.provenance is Provenance.MEASURED for b in seen.buffers)
-    assert main_window.measured_in(opened.store.case) == "dry run"
+    assert measured_in(opened.store.case) == "dry run"
     opened.store.edit({"n_ctx": 1024})
-    assert main_window.measured_in(opened.store.case) is None
+    assert measured_in(opened.store.case) is None
 
 
 def test_why_lists_allocations_in_order(opened):

@@ -68,9 +68,11 @@ class ModelPanel(QWidget):
         """Captions and values on screen, in order."""
         found = []
         for row in range(self._rows.rowCount()):
-            caption, value = self._rows.itemAtPosition(row, 0), self._rows.itemAtPosition(row, 1)
-            if caption is not None and value is not None:
-                found.append((caption.widget().text(), value.widget().text()))
+            items = (self._rows.itemAtPosition(row, 0), self._rows.itemAtPosition(row, 1))
+            labels = [item.widget() for item in items if item is not None]
+            texts = [label.text() for label in labels if isinstance(label, Label)]
+            if len(texts) == 2:
+                found.append((texts[0], texts[1]))
         return tuple(found)
 
     def _add_row(self, row: int, caption: str, value: str, tip: str) -> None:

@@ -82,7 +82,7 @@ class SettingsPanel(Surface):
         scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scroll.setWidget(content)
         scroll.verticalScrollBar().rangeChanged.connect(self._on_scrollable)
-        self.scroll = scroll
+        self.area = scroll
         top = QVBoxLayout()
         top.setContentsMargins(Space.L, Space.S - 1, Space.S, Space.S)
         top.addLayout(header)
@@ -96,7 +96,7 @@ class SettingsPanel(Surface):
     def _on_scrollable(self, _least: int, most: int) -> None:
         # The scroll bar stands in the margin, so that no row gets narrower.
         margins = self._column.contentsMargins()
-        taken = self.scroll.verticalScrollBar().sizeHint().width() if most > 0 else 0
+        taken = self.area.verticalScrollBar().sizeHint().width() if most > 0 else 0
         right = max(0, Space.L - taken)
         if margins.right() != right:
             margins.setRight(right)

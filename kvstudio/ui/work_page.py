@@ -1,0 +1,247 @@
+"""The page with a model or a log on it: model and devices, chart and command, settings, and the run below."""
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QScrollArea,
+    QSplitter,
+    QSplitterHandle,
+    QVBoxLayout,
+    QWidget,
+)
+
+from kvstudio.advise.verdict import verdict
+from kvstudio.budget.values import Provenance
+from kvstudio.case import evolve as evolving
+from kvstudio.case.values import Case
+from kvstudio.devices.values import Device
+from kvstudio.ui.launching import Launching, history_folder
+from kvstudio.ui.panels.chart_panel import CONTEXT, ChartPanel
+from kvstudio.ui.panels.command_panel import CommandPanel
+from kvstudio.ui.panels.devices_panel import DevicesPanel
+from kvstudio.ui.panels.model_panel import ModelPanel
+from kvstudio.ui.panels.run_panel import RunPanel
+from kvstudio.ui.panels.settings_panel import SettingsPanel
+from kvstudio.ui.text import tr
+from kvstudio.ui.theme import Size, Space, Theme
+from kvstudio.ui.widgets.basic import Rule, Surface
+from kvstudio.units import format_bytes
+from kvstudio.work import task
+
+if TYPE_CHECKING:
+    from kvstudio.ui.main_window import MainWindow
+
+_LOG_SHARE = 0.455
+DRY_RUN = "dry run"
+
+
+class WorkPage(QWidget):
+    """Built when it is first needed: nothing of it is in the first window."""
+
+    def __init__(self, window: "MainWindow") -> None:
+        super().__init__()
+        self._store = window.store
+        self._banner = window.banner
+        self.model_panel = ModelPanel()
+        self.devices_panel = DevicesPanel()
+        self.chart = ChartPanel()
+        self.command = CommandPanel()
+        self.settings = SettingsPanel()
+        self.run_panel = RunPanel()
+        self._build()
+        self._context = task.Latest(evolving.context_view, self.chart.show_context, self._banner.show_error)
+        self.launching = Launching(self._store, self.run_panel, history_folder(), parent=self)
+        self._wire(window)
+
+    def _build(self) -> None:
+        ground = Surface()
+        left = QVBoxLayout(ground)
+        left.setContentsMargins(Space.L, Space.M, Space.L, Space.M)
+        left.setSpacing(Space.M)
+        left.addWidget(self.model_panel)
+        left.addWidget(Rule())
+        left.addWidget(self.devices_panel)
+        left.addStretch(1)
+        self._left = _scroll(ground)
+        canvas = Surface(canvas=True)
+        middle = QVBoxLayout(canvas)
+        middle.setContentsMargins(0, 0, 0, 0)
+        middle.setSpacing(0)
+        middle.addWidget(self.chart, 1)
+        self._command_row = QVBoxLayout()
+        self._command_row.addWidget(self.command)
+        middle.addLayout(self._command_row)
+        top = QWidget()
+        row = QHBoxLayout(top)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(0)
+        row.addWidget(self._left)
+        row.addWidget(Rule(vertical=True))
+        row.addWidget(_scroll(canvas), 1)
+        row.addWidget(Rule(vertical=True))
+        row.addWidget(self.settings)
+        self.splitter = _Splitter(Qt.Orientation.Vertical)
+        self.splitter.setHandleWidth(1)
+        self.splitter.setChildrenCollapsible(False)
+        self.splitter.addWidget(top)
+        self.splitter.addWidget(self.run_panel)
+        self.splitter.setStretchFactor(0, 1)
+        self.splitter.setStretchFactor(1, 0)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.splitter)
+        order = (self.model_panel, self.devices_panel, self.chart, self.command, self.settings, self.run_panel)
+        for first, second in pairwise(order):
+            QWidget.setTabOrder(first, second)
+
+    def _wire(self, window: "MainWindow") -> None:
+        store = self._store
+        self.devices_panel.ticked.connect(store.tick)
+        self.devices_panel.what_if_added.connect(store.add_what_if)
+        self.devices_panel.what_if_removed.connect(store.remove_what_if)
+        self.settings.edited.connect(store.edit)
+        self.settings.dragged.connect(store.drag)
+        self.settings.drag_ended.connect(store.end_live)
+        self.settings.env_edited.connect(lambda env: store.edit({"env": env}))
+        self.settings.reset_requested.connect(store.reset_settings)
+        self.chart.fix_applied.connect(store.apply_fix)
+        self.chart.context_picked.connect(lambda n_ctx: store.edit({"n_ctx": n_ctx}))
+        self.chart.fix_requested.connect(window.fix)
+        self.chart.why_requested.connect(window.show_why)
+        self.chart.view_changed.connect(lambda _: self._show_context())
+        self.command.config_edited.connect(store.set_config)
+        self.command.paste_requested.connect(window.paste)
+        self.command.copied.connect(lambda: self._banner.show_note(tr("Command copied")))
+        run = self.run_panel
+        run.launch_requested.connect(window.launch)
+        run.cancel_requested.connect(window.stop)
+        run.open_log_requested.connect(window.ask_open)
+        run.fix_requested.connect(window.fix)
+        run.report_requested.connect(window.report)
+        run.copy_requested.connect(window.copy_command)
+        run.opened.connect(self._on_run_opened)
+        self.launching.running_changed.connect(window.on_running)
+        self.launching.failed.connect(self._banner.show_error)
+
+    def show_case(self, old: Case | None, new: Case) -> None:
+        """Draw what differs from `old`; everything when there is none."""
+
+        def differs(*names: str) -> bool:
+            return old is None or any(getattr(old, name) is not getattr(new, name) for name in names)
+
+        if differs("model", "budget", "config"):
+            self.model_panel.show_model(new.model, new.budget, new.config.model_path)
+        if differs("machine", "what_if", "chosen"):
+            self.devices_panel.show_devices(new.machine, new.what_if, new.chosen)
+        if differs("config", "budget", "model", "chosen"):
+            self.settings.show_case(new)
+            n_ctx = new.budget.config.n_ctx if new.budget else None
+            self.command.show_config(new.config, new.model.name if new.model else "", n_ctx)
+        self._show_chart(old, new)
+        if differs("log", "diagnosis"):
+            self._show_log(new)
+
+    def _show_chart(self, old: Case | None, new: Case) -> None:
+        if old is None or old.budget is not new.budget:
+            glide = old is not None and old.budget is not None and not self._store.is_dragging
+            measured = measured_in(new)
+            self.chart.show_budget(new.budget, measured_in=measured, holders=holders(new.devices), glide=glide)
+            said = None
+            if new.budget is not None:
+                source = f"its {measured}" if measured == DRY_RUN else measured
+                said = verdict(new.budget, new.config, new.chosen_devices, source)
+            self.chart.show_verdict(said)
+            self._show_context()
+        if old is None or old.fixes is not new.fixes:
+            self.chart.show_fixes(new.fixes)
+
+    def _show_log(self, case: Case) -> None:
+        """A log that was opened; those of our own runs come by the launch itself."""
+        if case.runs and case.log_source == (case.runs[-1].log_path or ""):
+            return
+        if case.log:
+            first = case.fixes[0].title if case.fixes else ""
+            can_fix = case.model is not None
+            self.run_panel.show_log(case.log, case.diagnosis, case.log_source, try_first=first, can_fix=can_fix)
+        elif not self.launching.running:
+            self.run_panel.show_idle()
+
+    def _show_context(self) -> None:
+        """Memory against context takes many budgets: worked out only while it is looked at, away from this thread."""
+        case = self._store.case
+        if self.chart.view() == CONTEXT and case.model is not None and case.budget is not None:
+            self._context.ask(case)
+
+    def show_ready(self, can_launch: bool, why_not: str) -> None:
+        """Whether a launch makes sense now."""
+        self.run_panel.show_ready(can_launch, why_not)
+        self.chart.set_fix_primary(False)
+
+    def _on_run_opened(self, opened: bool) -> None:
+        self.chart.set_open_run(opened)
+        self.command.show_header(not opened)
+        self._share_height()
+
+    def _share_height(self) -> None:
+        """The run area gets what it asks for; above it the chart keeps the rest."""
+        whole = self.splitter.height()
+        wanted = self.run_panel.sizeHint().height()
+        if self.run_panel.is_open:
+            wanted = max(wanted, round(whole * _LOG_SHARE))
+        self.splitter.setSizes([max(1, whole - wanted), wanted])
+
+    def fit(self, width: int, height: int) -> None:
+        """Take the form for a window of this size."""
+        self.run_panel.fold(height < Size.SMALL_HEIGHT)
+        self._share_height()
+        small = width < Size.SMALL_WIDTH
+        self._left.setFixedWidth(Size.LEFT_SMALL if small else Size.LEFT)
+        margin = Space.MARGIN if small else Space.CANVAS_MARGIN
+        self._command_row.setContentsMargins(margin, Space.XS, margin, Space.M)
+        self.chart.set_small(small)
+
+
+def _scroll(content: QWidget) -> QScrollArea:
+    area = QScrollArea()
+    area.setFrameShape(QFrame.Shape.NoFrame)
+    area.setWidgetResizable(True)
+    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+    area.setWidget(content)
+    return area
+
+
+class _Splitter(QSplitter):
+    """Its handle is a hairline that can be dragged."""
+
+    def createHandle(self) -> QSplitterHandle:
+        return _Handle(self.orientation(), self)
+
+
+class _Handle(QSplitterHandle):
+    def paintEvent(self, event: QPaintEvent) -> None:
+        QPainter(self).fillRect(self.rect(), Theme.current().hairline)
+
+
+def holders(devices: tuple[Device, ...]) -> dict[str, str]:
+    """Who holds most of each device: `python3 (4182) holds 7.6 GiB`."""
+    found = {}
+    for device in devices:
+        known = [p for p in device.processes if p.bytes]
+        if known:
+            biggest = max(known, key=lambda p: p.bytes or 0)
+            found[device.name] = f"{biggest.name} ({biggest.pid}) holds {format_bytes(biggest.bytes or 0)}"
+    return found
+
+
+def measured_in(case: Case) -> str | None:
+    """`run 6` when the budget's sizes are those a run printed."""
+    if case.budget is None or not any(b.provenance is Provenance.MEASURED for b in case.budget.buffers):
+        return None
+    same = [run for run in case.runs if run.config == case.config and run.buffers]
+    return f"run {same[-1].number}" if same else DRY_RUN
