@@ -68,8 +68,8 @@ def limit_text(n_ctx: int | None, view: ContextView) -> str:
     """`21760`; `40960+` where the trained context or the axis ends first; a dash where the model does not fit."""
     if n_ctx is None:
         return "–"
-    end = min(view.n_ctx_max, view.n_ctx_train or view.n_ctx_max)
-    return f"{n_ctx}+" if n_ctx >= end else str(n_ctx)
+    # The trained context is where the search stops, so exactly that much means at least that much.
+    return f"{n_ctx}+" if n_ctx == view.n_ctx_train or n_ctx >= view.n_ctx_max else str(n_ctx)
 
 
 def limits_grid(view: ContextView) -> _Grid:

@@ -83,6 +83,7 @@ def test_the_answer_in_words(view):
 def test_limits_beyond_the_trained_context_or_the_axis_have_a_plus(view):
     assert limit_text(40960, view) == "40960+"
     assert limit_text(131072, samples.replace(view, n_ctx_train=0)) == "131072+"
+    assert limit_text(54272, view) == "54272", "found beyond the trained context"
     assert limit_text(21760, view) == "21760"
     assert limit_text(None, view) == "–"
 
