@@ -179,11 +179,10 @@ def _title(seen: Observed) -> str:
 
 
 def _subtitle(seen: Observed, source: str) -> str:
-    what = seen.diagnosis.title if seen.diagnosis and seen.diagnosis.title else ""
-    if seen.run is not None and seen.run.says:
-        what = seen.run.says
-    elif seen.run is not None and not what:
-        what = seen.run.outcome.value.replace("_", " ")
+    """`Run 1, failed: The KV cache did not fit on CUDA1`."""
+    if seen.run is not None:
+        source = f"{source}, {seen.run.outcome.value.replace('_', ' ')}"
+    what = seen.diagnosis.title if seen.diagnosis is not None else ""
     return ": ".join(part for part in (source, what) if part) or "The launch as it is set up"
 
 

@@ -299,7 +299,8 @@ def _free_memory(seen: Observed) -> str | None:
     words = []
     for name, free in free_before(seen):
         total = totals.get(name)
-        words.append(f"{name} {mib(free)}" + (f" of {mib(total)}" if total else ""))
+        shown = "RAM" if name == "Host" else name
+        words.append(f"{shown} {mib(free)}" + (f" of {mib(total)}" if total else ""))
     host = seen.machine.host if seen.machine else None
     if host is not None and host.free_bytes is not None and not any(n == "Host" for n, _ in free_before(seen)):
         words.append(f"RAM {mib(host.free_bytes)}")

@@ -93,9 +93,6 @@ class RunLogPage(QWidget):
         self.follow.setChecked(True)
         self.follow.toggled.connect(self.view.set_following)
         self.view.following_changed.connect(self.follow.setChecked)
-        self._empty = Label(role="muted", step=Step.SMALL)
-        self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._empty.setParent(self.view)
         left = QWidget()
         column = QVBoxLayout(left)
         column.setContentsMargins(0, 0, 0, 0)
@@ -194,7 +191,9 @@ class RunLogPage(QWidget):
 
     def _on_changed(self) -> None:
         hidden = self.model.n_metadata
-        words = tr("All but 1 metadata line") if hidden == 1 else tr("All but {} metadata lines").format(hidden)
+        words = tr("All but metadata lines")
+        if hidden:
+            words = tr("All but 1 metadata line") if hidden == 1 else tr("All but {} metadata lines").format(hidden)
         for i, text in enumerate((words, tr("Memory lines"), tr("All lines"))):
             if self.filter.itemText(i) != text:
                 self.filter.setItemText(i, text)
@@ -205,12 +204,9 @@ class RunLogPage(QWidget):
         else:
             said = tr("1 line") if total == 1 else tr("{} lines").format(total)
         self._count.setText(tr("{}, kept in History").format(said) if self._kept else said)
-        nothing = self.model.rowCount() == 0 and not self.model.scanning
-        self._empty.setVisible(nothing)
-        if nothing:
-            searched = bool(self.search.text().strip())
-            self._empty.setText(tr("No line has this text") if searched else tr("No lines yet"))
-            self._empty.setGeometry(self.view.viewport().geometry())
+        searched = bool(self.search.text().strip())
+        nothing = "" if self.model.scanning else tr("No line has this text") if searched else tr("No lines yet")
+        self.view.say_when_empty(nothing)
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)

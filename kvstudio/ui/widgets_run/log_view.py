@@ -45,10 +45,10 @@ Index = QModelIndex | QPersistentModelIndex
 
 
 def elapsed(time_s: float | None) -> str:
-    """`0.402`, `75.310`, `100.31`: six characters; nothing where the line has no time."""
+    """`0.402`, `75.31`, `100.3`, `4711`: five characters; nothing where the line has no time."""
     if time_s is None:
         return ""
-    return f"{time_s:.3f}"[:6] if time_s < 10_000 else f"{time_s:.0f}"
+    return f"{time_s:.3f}"[:5] if time_s < 1000 else f"{time_s:.0f}"
 
 
 class LogDelegate(QStyledItemDelegate):
@@ -161,6 +161,7 @@ class LogView(QAbstractItemView):
         # Qt calls the overridden methods while it is still being set up.
         self._following, self._placing = True, False
         self._anchor: int | None = None
+        self._empty_words = ""
         super().__init__(parent)
         self.setObjectName("logView")
         self.setAccessibleName(tr("Log"))
@@ -186,6 +187,11 @@ class LogView(QAbstractItemView):
             self.following_changed.emit(on)
         if on:
             self._to_end()
+
+    def say_when_empty(self, words: str) -> None:
+        """What stands in the middle while there is no row."""
+        self._empty_words = words
+        self.viewport().update()
 
     def gutter(self) -> int:
         """Width of the column of numbers: 48, more where the numbers are longer than five digits."""
@@ -350,6 +356,10 @@ class LogView(QAbstractItemView):
         current, gutter = Theme.current(), self.gutter()
         painter = QPainter(self.viewport())
         painter.fillRect(QRect(0, 0, gutter, self.viewport().height()), theme.mix(current.ground, current.canvas, 0.6))
+        if not model.rowCount() and self._empty_words:
+            painter.setPen(current.muted)
+            painter.setFont(theme.font(Step.SMALL))
+            painter.drawText(self.viewport().rect(), Qt.AlignmentFlag.AlignCenter, self._empty_words)
         first = self.verticalOffset() // Size.LOG_ROW
         last = min(model.rowCount(), (self.verticalOffset() + self.viewport().height()) // Size.LOG_ROW + 1)
         option = QStyleOptionViewItem()

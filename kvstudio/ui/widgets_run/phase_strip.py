@@ -1,6 +1,5 @@
 """The strip of phases: what is done, what runs, what failed, and at the right the clock and the peaks."""
 
-import math
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QPointF, QRect, QRectF, QSize, Qt, QTimer
@@ -236,9 +235,9 @@ class PhaseStrip(QWidget):
             painter.setPen(pen)
             painter.drawArc(ring, -self._angle * 16, -90 * 16)
             return
-        pen = QPen(current.control_edge, 1.35)
         if state == "skipped":
-            circumference = math.pi * ring.width()
-            pen.setDashPattern([circumference / 16 / 1.35, circumference / 16 / 1.35])
-        painter.setPen(pen)
+            dashed = icons.pixmap("circle-dashed", current.muted, 14, self.devicePixelRatioF())
+            painter.drawPixmap(mark.x() + 1, mark.y() + 1, dashed)
+            return
+        painter.setPen(QPen(current.control_edge, 1.35))
         painter.drawEllipse(ring)
