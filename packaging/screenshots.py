@@ -156,7 +156,7 @@ def main_small() -> QWidget:
 def main_context() -> QWidget:
     window = _main_window()
     window.resize(1280, 820)
-    window.chart.show_view(CONTEXT)
+    window.work.chart.show_view(CONTEXT)
     return window
 
 
