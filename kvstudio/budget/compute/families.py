@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kvstudio.budget.compute import dsa, encoder, gemma, hybrid, mla, rwkv, variants
+from kvstudio.budget.compute import dsa, encoder, gemma, hybrid, mla, msa, rwkv, variants
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
 
@@ -121,6 +121,7 @@ def build(g: Blocks) -> bool:
 
 BUILDERS: dict[str, Callable[[Blocks], None]] = {
     "deepseek2": mla.build,
+    "minimax-m3": msa.build,
     "gemma3n": gemma.gemma3n,
     "gemma4": gemma.gemma4,
     **dsa.BUILDERS,

@@ -26,6 +26,8 @@ NO_OFFLOAD = frozenset({"RPC", "MTL", "OpenCL", "WebGPU", "OPENVINO", "HTP"})
 
 #: How many more layers are taken when the usual few have not settled, before all are.
 _LONGER = 3
+#: Results that enter one split where layers follow each other: Q, K, V, the residual and a little more.
+_CROSSING_USUAL = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,7 @@ def simulate(reserve: Reserve, backends: list[Backend], kept: Kept) -> Simulated
     """The compute buffers of a reserve, from representative layers where they do for all."""
     graph, followed = graph_of(reserve, kept.layers)
     plan = plan_of(graph, backends, reserve)
-    crowded = reserve.placement.pipeline_copies > 1 and len(plan.splits) > len(backends) + 1
-    if len(kept.layers) < reserve.model.n_layer and (crowded or holds_leafs(graph)):
+    if len(kept.layers) < reserve.model.n_layer and (holds_leafs(graph) or holds_copies(plan, backends, reserve)):
         fresh = replace(reserve, weights={}, caches={})
         return simulate(fresh, backends, all_layers(reserve))
     allocator = GraphAllocator(backends)
@@ -66,6 +67,16 @@ def simulate(reserve: Reserve, backends: list[Backend], kept: Kept) -> Simulated
 def holds_leafs(graph: Blocks) -> bool:
     """Whether layers make leafs of their own, which live as long as the graph: then every layer counts."""
     return any(leaf.home is None and not leaf.is_input for leaf in graph.leafs)
+
+
+def holds_copies(plan: Schedule, backends: list[Backend], reserve: Reserve) -> bool:
+    """Whether copies pile up layer by layer: many into one split, or any that the pipeline keeps for ever."""
+    crossing = [sum(1 for source in split.inputs if source.op != "NONE") for split in plan.splits]
+    if max(crossing) > _CROSSING_USUAL:
+        return True
+    if reserve.placement.pipeline_copies == 1:
+        return False
+    return len(plan.splits) > len(backends) + 1 or sum(crossing) > 2 * len(backends)
 
 
 def graph_of(reserve: Reserve, layers: Sequence[int]) -> tuple[Blocks, bool]:
