@@ -35,20 +35,23 @@ class Launching(QObject):
         store: Store,
         panel: RunPanel,
         history_folder: Path,
-        worker: LaunchWorker | None = None,
         parent: Any = None,
     ) -> None:
         super().__init__(parent)
         self._store, self._panel, self._folder = store, panel, history_folder
-        self.worker = worker or LaunchWorker(self)
         self.options = LaunchOptions()
         self._number = 0
         self._lines: list[LogLine] = []
         self._budget: Budget | None = None
-        self.worker.lines.connect(self._on_lines)
-        self.worker.phase_reached.connect(panel.show_phase)
-        self.worker.sampled.connect(panel.show_sample)
-        self.worker.ended.connect(self._on_ended)
+        self.use_worker(LaunchWorker(self))
+
+    def use_worker(self, worker: LaunchWorker) -> None:
+        """Make launches with this worker from now on."""
+        self.worker = worker
+        worker.lines.connect(self._on_lines)
+        worker.phase_reached.connect(self._panel.show_phase)
+        worker.sampled.connect(self._panel.show_sample)
+        worker.ended.connect(self._on_ended)
 
     @property
     def folder(self) -> Path:

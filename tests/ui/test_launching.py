@@ -1,0 +1,114 @@
+"""A test launch in the window: panel, history, case and polling follow it from start to end."""
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QSettings
+
+from kvstudio.case.history import History
+from kvstudio.devices.values import Device, Machine
+from kvstudio.launch.binary import Binary
+from kvstudio.runlog.values import LogLine, Phase
+from kvstudio.ui import main_window
+from kvstudio.ui.launching import history_folder
+from kvstudio.ui.main_window import MainWindow
+from kvstudio.ui.preferences import Preferences
+from kvstudio.units import GIB
+from kvstudio.verify.values import Run, RunOutcome
+from kvstudio.work.launch_worker import LaunchWorker
+
+TINY = str(Path(__file__).parent.parent / "data" / "headers" / "tiny.gguf")
+MACHINE = Machine((Device("CUDA0", "CUDA", "", 24 * GIB, 23 * GIB),), Device("Host", "CPU", "", 64 * GIB, 50 * GIB))
+BINARY = Binary("/opt/llama-server", "llama-server", "b11434", 11434, "abc", None, ("CUDA",), frozenset())
+
+
+def run_of(config, options, outcome):
+    return Run(
+        options.number, config, ("llama-server",), (), BINARY, outcome, Phase.KV, (), 0.1, 0.0, 1, None, (), (), (), (),
+        (), None, None,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def window(qtbot, tmp_path, monkeypatch):
+    monkeypatch.setenv("KVSTUDIO_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(main_window, "_probe", lambda listed: MACHINE)
+    settings = QSettings(str(tmp_path / "s.ini"), QSettings.Format.IniFormat)
+    made = MainWindow(Preferences(settings))
+    qtbot.addWidget(made)
+    made.show()
+    made.store.set_machine(MACHINE)
+    made.store.set_binary(BINARY)
+    made.open_paths((TINY,))
+    qtbot.waitUntil(lambda: made.store.case.model is not None)
+    yield made
+    qtbot.waitUntil(lambda: not made.is_running)
+    made.shut_down()
+
+
+def use(window, launch):
+    window.work.launching.use_worker(LaunchWorker(window, launch=launch))
+
+
+def test_a_failed_launch_is_kept_and_shown(window, qtbot):
+    def launch(config, binary, *, options, on_lines, on_phase, **_):
+        on_lines((LogLine(1, "E out of memory", "out of memory", "E"),))
+        on_phase(Phase.WEIGHTS, "done", 0.0)
+        return run_of(config, options, RunOutcome.FAILED)
+
+    use(window, launch)
+    window.launch()
+    qtbot.waitUntil(lambda: bool(window.store.case.runs))
+    assert window.store.case.runs[0].outcome == RunOutcome.FAILED
+    assert [line.text for line in window.store.case.log] == ["E out of memory"]
+    assert window.work.run_panel.is_open
+    assert window.toolbar.report_button.isEnabled()
+    qtbot.waitUntil(lambda: len(History(history_folder()).list().entries) == 1)
+    assert History(history_folder()).list().entries[0].title == "Tiny llama"
+
+
+def test_a_running_launch_can_be_stopped(window, qtbot):
+    def launch(config, binary, *, options, cancel, **_):
+        cancel.wait(20)
+        return run_of(config, options, RunOutcome.CANCELLED)
+
+    use(window, launch)
+    window.launch()
+    qtbot.waitUntil(lambda: window.is_running)
+    assert not window.poll.is_active()
+    assert window.toolbar.launch_button.text() == "Stop"
+    window.toolbar.launch_button.click()
+    qtbot.waitUntil(lambda: not window.is_running)
+    assert window.store.case.runs[-1].outcome == RunOutcome.CANCELLED
+    assert window.toolbar.launch_button.text() == "Test launch"
+
+
+def test_closing_ends_the_launch_first(window, qtbot):
+    ended = []
+
+    def launch(config, binary, *, options, cancel, **_):
+        cancel.wait(20)
+        ended.append(True)
+        return run_of(config, options, RunOutcome.CANCELLED)
+
+    use(window, launch)
+    window.launch()
+    qtbot.waitUntil(lambda: window.is_running)
+    window.close()
+    qtbot.waitUntil(lambda: not window.is_running)
+    assert ended == [True]
+    assert not window.isVisible()
+
+
+def test_a_read_only_history_does_not_stop_a_launch(window, qtbot, monkeypatch):
+    from kvstudio.errors import StoreError
+    from kvstudio.ui import launching
+
+    def refuse(folder, config):
+        raise StoreError("history could not be written: Read-only file system", "The run is made all the same.")
+
+    monkeypatch.setattr(launching, "begin_run", refuse)
+    use(window, lambda config, binary, *, options, **_: run_of(config, options, RunOutcome.STARTED))
+    window.launch()
+    qtbot.waitUntil(lambda: bool(window.store.case.runs))
+    assert "Read-only" in window.banner.texts()[0]
