@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kvstudio.diagnose.values import Diagnosis
+from kvstudio.runlog.lines import LineReader
+from kvstudio.runlog.values import LogLine
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 #: Printed MiB have two decimals.
@@ -25,6 +27,11 @@ class Sample:
     beyond: dict[str, str]
 
 
+def lines_of(text: str) -> tuple[LogLine, ...]:
+    reader = LineReader()
+    return reader.feed(text.encode("utf-8", "replace")) + reader.close()
+
+
 def load() -> list[Sample]:
     return [_sample(path) for path in sorted(LOGS.glob("*.toml"))]
 
@@ -36,7 +43,7 @@ def _sample(path: Path) -> Sample:
 
 
 def misses(sample: Sample, diagnosis: Diagnosis, *, shift: int = 0) -> dict[str, tuple[Any, Any]]:
-    """Facts the diagnosis has otherwise than expected, as (got, expected); `shift` is added to expected line numbers."""
+    """Facts the diagnosis has otherwise than expected, as (got, expected); `shift` is added to its line number."""
     want = dict(sample.expected)
     if want["key_line"]:
         want["key_line"] += shift

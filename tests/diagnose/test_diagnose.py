@@ -7,16 +7,9 @@ from hypothesis import strategies as st
 from kvstudio.diagnose.diagnose import diagnose
 from kvstudio.diagnose.read import read_log
 from kvstudio.diagnose.values import STAGES, Cause, Outcome
-from kvstudio.runlog.lines import LineReader
-from kvstudio.runlog.values import LogLine
-from tests.diagnose.samples import VARIANTS, Sample, load, misses
+from tests.diagnose.samples import VARIANTS, Sample, lines_of, load, misses
 
 SAMPLES = load()
-
-
-def lines_of(text: str) -> tuple[LogLine, ...]:
-    reader = LineReader()
-    return reader.feed(text.encode()) + reader.close()
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.name)

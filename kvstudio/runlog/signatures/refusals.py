@@ -76,7 +76,7 @@ REFUSALS: tuple[Signature, ...] = (
     _refusal("bad_argument", "config", ("invalid argument", "unknown argument", "error while handling argument", "unknown buffer type",
         "unknown value for", "invalid parameter for argument", "unrecognized arguments", "input configs, but system only",
         "invalid device: "),
-        r"error: (?:invalid|unknown) argument|unknown argument:|error while handling argument|^unknown buffer type"
+        r"error: (?:invalid|unknown) argument:|unknown argument:|error while handling argument|^unknown buffer type"
         r"|unknown value for --|invalid parameter for argument|input configs, but system only|invalid device: ",
         "the command line was not understood", "common/arg.cpp"),
     _refusal("ctx_mtp", "unsupported", "doesn't contain MTP layers", r"doesn't contain MTP layers", "the model has no MTP layers",
@@ -101,14 +101,14 @@ REFUSALS: tuple[Signature, ...] = (
     _refusal("illegal_access", "bug", ("illegal memory access", "illegal instruction", "misaligned address", "unspecified launch failure"),
         r"(?P<api>CUDA|ROCm|HIP|MUSA) error.*(?:illegal memory access|illegal instruction|misaligned address|unspecified launch failure)",
         "a GPU kernel touched memory it does not own: a bug or a driver fault, not a shortage", "CUDA runtime text"),
-    _refusal("runtime_other", "unsupported", ("CUDA error", "ROCm error", "HIP error", "MUSA error", "CANN error", "SYCL error"),
-        r"(?P<api>CUDA|ROCm|HIP|MUSA|CANN) error(?: \d+ at [^:]+:\d+)?: (?P<why>(?!.*(?i:out.of.memory|memory access|alloc))[^\n]+)"
-        r"|(?:CUDA|ROCm|HIP|MUSA) error\s*$", "the GPU runtime answered: {why}", "ggml-cuda.cu ggml_cuda_error", 3),
     _refusal("driver_version", "unsupported", ("driver version is insufficient", "unsupported display driver", "no kernel image",
         "invalid device function", "PTX was compiled", "forward compatibility"),
         r"driver version is insufficient|unsupported display driver|no kernel image is available|invalid device function"
         r"|unsupported toolchain|forward compatibility was attempted",
         "driver and build do not fit together", "CUDA runtime text", 4),
+    _refusal("runtime_other", "unsupported", ("CUDA error", "ROCm error", "HIP error", "MUSA error", "CANN error", "SYCL error"),
+        r"(?P<api>CUDA|ROCm|HIP|MUSA|CANN) error(?: \d+ at [^:]+:\d+)?: (?P<why>(?!.*(?i:out.of.memory|memory access|alloc))[^\n]+)"
+        r"|(?:CUDA|ROCm|HIP|MUSA) error\s*$", "the GPU runtime answered: {why}", "ggml-cuda.cu ggml_cuda_error", 3),
     _refusal("metal_status_other", "unsupported", "CommandBufferCallbackError",
         r"\((?P<code>\w+):kIO(?:GPU|Accel)CommandBufferCallbackError(?!OutOfMemory)(?P<why>\w+)\)",
         "Metal ended the command buffer: {why}", "Metal error text", 4),

@@ -190,15 +190,16 @@ OUTCOMES: tuple[Signature, ...] = (
     row("retry_other", Kind.RETRY, ("retrying with", "trying again with", "Retrying with"),
         r"(?:[Rr]etrying|trying again) with (?:fewer|less|smaller|lower|reduced|n_gpu_layers|CPU|no )"
         r"(?!.*batch size)", "it was tried again with other settings", "wrappers"),
+    row("listening", Kind.SUCCESS, "listening",
+        r"(?:^|(?<!HTTP )server is |\d\s+|(?:llama_server|start|main): )listening(?: on |\s+<|\s*$)", "the server listened",
+        "tools/server server.cpp"),
     row("loaded", Kind.SUCCESS, ("model loaded", "starting the main loop", "initializing, n_slots", "llama runner started",
         "initializing slots", "all slots are idle", "Load Text Model OK: True", "server is listening on"),
         r"(?:^|\s|: )model loaded\s*$|starting the main loop|load_model: initializing, n_slots|initializing slots, n_slots"
-        r"|llama runner started|all slots are idle|Load Text Model OK: True|main: server is listening on (?!.*HTTP)"
-        r"|(?:llama_server|start|main): listening on https?:", "the model was loaded", "tools/server; wrappers"),
-    row("listening", Kind.SUCCESS, ("listening",),
-        r"(?:^|(?<!HTTP )server is |\d\s+)listening(?: on |\s+<|\s*$)", "the server listened", "tools/server"),
-    row("generated", Kind.SUCCESS, ("eval time", "prompt eval time", "done request", "llama_print_timings", "print_timing"),
-        r"prompt eval time =|^eval time =|done request|total time =.*tokens", "text was generated", "llama-perf; server-http.cpp"),
+        r"|llama runner started|all slots are idle|Load Text Model OK: True"
+        , "the model was loaded", "tools/server; wrappers"),
+    row("generated", Kind.SUCCESS, ("eval time", "total time ="),
+        r"prompt eval time =|(?:^|\s)eval time =|total time =.*tokens", "text was generated", "llama-context.cpp, server-context.cpp; a request for /health proves nothing"),
     row("fit_done", Kind.STAGE, ("successfully fit params", "no changes needed"),
         r"successfully fit params|no changes needed", "the parameters fit free memory", "common/fit.cpp", stage="fit"),
     row("fit_failed", Kind.FIT, "fit params to free device memory:",

@@ -1,0 +1,91 @@
+"""diagnose.cause: one cause, only on what the log or a budget states."""
+
+import pytest
+
+from kvstudio.budget.values import Budget, BufferKind, DeviceBudget, EffectiveConfig, FirstFailure
+from kvstudio.diagnose.diagnose import diagnose
+from kvstudio.diagnose.values import Cause, Diagnosis
+from kvstudio.units import GIB
+from tests.diagnose.samples import lines_of
+
+REFUSED = (
+    "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 4096.00 MiB on device 1: cudaMalloc failed: out of memory\n"
+    "alloc_tensor_range: failed to allocate CUDA1 buffer of size 4294967296\n"
+    "llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache\n"
+)
+
+
+def device(name: str, total: int, free: int | None, model: int, kv: int, other: int | None = 0) -> DeviceBudget:
+    free_bytes = None if free is None else free * GIB
+    return DeviceBudget(name, "", total * GIB, free_bytes, model * GIB, kv * GIB, 0, 0, 0, 0, other)
+
+
+def budget(*devices: DeviceBudget, first: FirstFailure | None = None) -> Budget:
+    config = EffectiveConfig(
+        "llama-server", 11434, 32768, 32768, 1, False, 2048, 512, 1, "f16", "f16", -2, "auto", None, "layer",
+        True, True, False, False,
+    )  # fmt: skip
+    host = DeviceBudget("Host", "", None, None, 0, 0, 0, 0, 0, None, None)
+    return Budget(config, (33, 33), devices, host, (), (), first)
+
+
+def cause(text: str, known: Budget | None = None) -> Diagnosis:
+    return diagnose(lines_of(text), budget=known)
+
+
+def test_full_device_is_capacity() -> None:
+    found = cause(REFUSED, budget(device("CUDA0", 24, 2, 20, 2), device("CUDA1", 24, 22, 20, 4)))
+    assert found.cause is Cause.CAPACITY
+    assert found.free_bytes == 22 * GIB
+
+
+def test_room_on_another_device_is_placement() -> None:
+    found = cause(REFUSED, budget(device("CUDA0", 48, 40, 20, 2), device("CUDA1", 24, 22, 20, 4)))
+    assert found.cause is Cause.PLACEMENT
+    assert "CUDA0" in found.summary
+
+
+def test_others_on_the_device_are_named_when_it_would_fit_without_them() -> None:
+    found = cause(REFUSED, budget(device("CUDA1", 24, 10, 14, 4, other=13 * GIB)))
+    assert found.cause is Cause.OTHER_PROCESS
+
+
+def test_a_launch_that_should_have_fitted_is_no_capacity() -> None:
+    found = cause(REFUSED, budget(device("CUDA1", 24, 23, 10, 4)))
+    assert found.cause is Cause.UNKNOWN
+    assert "should have fit" in found.summary
+
+
+def test_a_cap_known_to_the_budget_is_told() -> None:
+    first = FirstFailure("CUDA1", BufferKind.KV, 4 * GIB, GIB, 3 * GIB, limit_bytes=4 * GIB - 1)
+    assert cause(REFUSED, budget(device("CUDA1", 24, 2, 1, 4), first=first)).limit_bytes == 4 * GIB - 1
+
+
+def test_a_budget_without_figures_says_nothing() -> None:
+    assert cause(REFUSED, budget(device("CUDA1", 24, None, 20, 4))).cause is Cause.CAPACITY
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("4096.00", "4096.00"), Cause.CAPACITY),
+        (("cudaMalloc failed: out of memory", "cudaMalloc failed: the provided PTX was compiled"), Cause.UNSUPPORTED),
+        (("4294967296", "2305843008391495680"), Cause.BUG),
+        (("4294967296", str(128 * GIB)), Cause.CONFIG),
+        (("CUDA1 buffer", "CUDA_Host buffer"), Cause.HOST_MEMORY),
+    ],
+)
+def test_the_log_alone(change: tuple[str, str], expected: Cause) -> None:
+    assert cause(REFUSED.replace(*change)).cause is expected
+
+
+def test_a_setting_that_stopped_fitting_is_the_cause() -> None:
+    why = "n_gpu_layers already set by user to 99, abort"
+    found = cause(f"common_fit_params: failed to fit params to free device memory: {why}\n{REFUSED}")
+    assert found.cause is Cause.CONFIG
+    assert 1 in [e.number for e in found.evidence]
+
+
+def test_no_allocator_line_leaves_the_cause_open() -> None:
+    remote = "ggml_gallocr_reserve_n: failed to allocate RPC0[192.0.2.1:50052] buffer of size 1234"
+    assert cause(remote).cause is Cause.UNKNOWN

@@ -1,0 +1,63 @@
+"""runlog.patterns: every phrase of the table has a line it is read from, and its cheap words are in that line."""
+
+import pytest
+
+from kvstudio.runlog.lines import make_line
+from kvstudio.runlog.parse import WORDS, LogParser, parse
+from kvstudio.runlog.patterns import BY_NAME, SIGNATURES
+from kvstudio.runlog.signatures.row import Kind
+from kvstudio.runlog.values import AllocationFailed, Note
+from kvstudio.runlog.words import Filter
+from tests.diagnose.samples import lines_of, load
+from tests.runlog.phrases import PHRASES
+
+
+def signatures(text: str) -> set[str]:
+    return {e.signature for e in parse(lines_of(text)) if isinstance(e, Note | AllocationFailed)}
+
+
+@pytest.fixture(scope="module")
+def in_logs() -> set[str]:
+    return {name for sample in load() for name in signatures(sample.data.decode())}
+
+
+def test_every_phrase_has_a_line(in_logs: set[str]) -> None:
+    assert {row.name for row in SIGNATURES} - in_logs - set(PHRASES) == set()
+
+
+@pytest.mark.parametrize("name", PHRASES)
+def test_the_line_is_read_as_its_phrase(name: str) -> None:
+    assert name in signatures(PHRASES[name])
+
+
+def test_names_are_unique_and_sources_given() -> None:
+    assert len(BY_NAME) == len(SIGNATURES)
+    assert all(row.source and row.says and row.keys for row in SIGNATURES)
+
+
+def test_harmless_lines_are_no_failures() -> None:
+    for row in SIGNATURES:
+        if row.kind is Kind.HARMLESS and row.name in PHRASES:
+            kinds = {BY_NAME[name].kind for name in signatures(PHRASES[row.name])}
+            assert not kinds & {Kind.ALLOCATOR, Kind.BUFFER, Kind.PURPOSE, Kind.REFUSAL}
+
+
+def test_the_quick_look_passes_every_line_that_means_something() -> None:
+    quick = Filter(WORDS)
+    for sample in load():
+        for raw in sample.data.decode().split("\n"):
+            line = make_line(1, raw)
+            events: list[object] = []
+            LogParser()._read(1, line.message, events)  # type: ignore[arg-type]
+            if events:
+                assert quick.passes(line.message.encode()), raw
+
+
+def test_figures_in_a_phrase_are_said() -> None:
+    (event,) = [e for e in parse(lines_of(PHRASES["runtime_other"])) if isinstance(e, Note)]
+    assert event.says == "the GPU runtime answered: invalid argument"
+
+
+def test_braces_in_a_log_are_text() -> None:
+    (event,) = [e for e in parse(lines_of("CUDA error: {0.__class__} {oops")) if isinstance(e, Note)]
+    assert "{0.__class__} {oops" in event.says
