@@ -18,10 +18,25 @@ LIMIT_MB = 130
 
 def build() -> Path:
     """Run PyInstaller; the folder with both programs."""
-    command = [sys.executable, "-m", "PyInstaller", "--noconfirm", "--log-level", "ERROR",
-               "--distpath", str(DIST), "--workpath", str(ROOT / "build"), str(ROOT / "packaging" / "kvstudio.spec")]  # fmt: skip
+    command = [sys.executable, "-m", "PyInstaller", "--noconfirm", "--log-level", "ERROR"]
+    command += ["--distpath", str(DIST), "--workpath", str(ROOT / "build"), str(ROOT / "packaging" / "kvstudio.spec")]
     subprocess.run(command, cwd=ROOT, check=True)
+    strip(DIST / "kvstudio")
     return DIST / "kvstudio"
+
+
+def strip(folder: Path) -> None:
+    """Take the symbols out of Python's own libraries; an interpreter built from source carries tens of MB of them.
+
+    Qt's libraries come stripped, and those whose library path was rewritten for a wheel must not be touched.
+    """
+    tool = shutil.which("strip")
+    if tool is None or not sys.platform.startswith("linux"):
+        return
+    inside = folder / "_internal"
+    found = [*inside.glob("libpython*.so*"), *inside.glob("python3*/lib-dynload/*.so")]
+    for path in found:
+        subprocess.run([tool, "--strip-unneeded", str(path)], check=True)
 
 
 def size_mb(folder: Path) -> float:
@@ -33,7 +48,9 @@ def check_terminal(folder: Path) -> None:
     """`kvstudio-cli` answers without Qt, and reads a file."""
     cli = str(folder / "kvstudio-cli")
     subprocess.run([cli, "--version"], check=True, timeout=60)
-    done = subprocess.run([cli, "inspect", str(SAMPLE), "--json"], check=True, timeout=60, capture_output=True, text=True)
+    done = subprocess.run(
+        [cli, "inspect", str(SAMPLE), "--json"], check=True, timeout=60, capture_output=True, text=True
+    )
     json.loads(done.stdout)
 
 
@@ -54,8 +71,8 @@ def check_window(folder: Path, shot: Path) -> float | None:
             began = time.monotonic()
             program = subprocess.Popen([str(folder / "kvstudio"), str(SAMPLE)], env=environ)
             try:
-                subprocess.run(["xdotool", "search", "--sync", "--onlyvisible", "--name", "kvstudio"], env=environ,
-                               check=True, timeout=60, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+                search = ["xdotool", "search", "--sync", "--onlyvisible", "--name", "kvstudio"]
+                subprocess.run(search, env=environ, check=True, timeout=60, capture_output=True)
                 seconds = time.monotonic() - began
                 time.sleep(2.0)
                 if program.poll() is not None:
