@@ -9,6 +9,7 @@ from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
 from kvstudio.report import redact
 from kvstudio.report.collect import (
+    NO_GPU,
     Observed,
     collect,
     devices,
@@ -221,7 +222,8 @@ def _version_blocks(fields: dict[str, Field]) -> tuple[Block, ...]:
 def _backend_block(fields: dict[str, Field]) -> Block:
     if fields["backend"].value is None:
         return _fact(fields["backend"])
-    return Block(BlockKind.CODE, f"{fields['backend'].value}, driver {_said(fields['driver'])}")
+    driver = "" if fields["driver"].value == NO_GPU else f", driver {_said(fields['driver'])}"
+    return Block(BlockKind.CODE, f"{fields['backend'].value}{driver}")
 
 
 def _hardware_block(fields: dict[str, Field]) -> Block:

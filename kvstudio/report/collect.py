@@ -41,6 +41,7 @@ BACKENDS = {
     "AMX": "AMX",
     "CPU": "CPU",
 }
+NO_GPU = "no GPU"
 _HUB = re.compile(r"models--(?P<owner>[^/\\]+?)--(?P<name>[^/\\]+)[/\\]+snapshots[/\\]+(?P<revision>[0-9a-f]{7,40})")
 _HF_FLAG = re.compile(r"^(?:-hf|-hfr|--hf-repo)$")
 _REPO_KEYS = (
@@ -168,7 +169,7 @@ def _device_words(device: Device) -> str:
 
 def _driver(seen: Observed) -> str | None:
     if seen.machine is not None and not seen.machine.devices:
-        return "no GPU"
+        return NO_GPU
     return ", ".join(dict.fromkeys(d.driver for d in devices(seen) if d.driver)) or seen.facts.driver
 
 
@@ -177,9 +178,9 @@ def _backend(seen: Observed) -> str | None:
     names += [re.split(r"[\d\[]", name)[0] for name in seen.facts.gpus]
     if seen.diagnosis is not None and seen.diagnosis.backend:
         names.append(seen.diagnosis.backend)
-    names = names or list(seen.binary.backends if seen.binary else ())
     if not names and seen.machine is not None:
         names = ["CPU"]
+    names = names or list(seen.binary.backends if seen.binary else ())
     return ", ".join(dict.fromkeys(BACKENDS.get(name, name) for name in names))
 
 

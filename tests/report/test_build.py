@@ -167,6 +167,15 @@ def test_rocm_is_called_hip_upstream() -> None:
     assert report.field("gpus").value == "ROCm0: AMD Instinct MI210"
 
 
+def test_without_a_gpu_the_backend_is_the_cpu_whatever_the_binary_could_do(case: Case) -> None:
+    assert case.machine is not None
+    bare = replace(case.machine, devices=())
+    report = build(case.replace(machine=bare, log=(), diagnosis=None), make_run(case.config))
+
+    assert (report.field("backend").value, report.field("gpus").value) == ("CPU", "none")
+    assert report.sections[2].blocks[0].text == "CPU"
+
+
 def test_selecting_text_hides_it_everywhere(case: Case) -> None:
     report = build(case, case.runs[0], identity=Identity(home="/home/alice", user="alice"))
 

@@ -241,6 +241,19 @@ def test_phases_passed_over_are_skipped_and_what_ran_at_the_end_failed() -> None
     assert Phase.RS in {p.phase for p in phases_of(run_of(phases=((Phase.RS, "done"),)), False)}
 
 
+def test_while_a_launch_runs_the_step_after_the_last_one_done_is_under_way() -> None:
+    seen = {p.phase: p.state for p in fill_phases({Phase.FIT: "done"}, False)}
+    assert (seen[Phase.FIT], seen[Phase.WEIGHTS], seen[Phase.KV]) == ("done", "running", "todo")
+    failed = {p.phase: p.state for p in fill_phases({Phase.KV: "failed"}, False)}
+    assert "running" not in failed.values()
+
+
+def test_without_devices_the_host_is_told_kind_by_kind() -> None:
+    buffers = (PrintedBuffer("CPU", None, "model", 10 * MIB, 2), PrintedBuffer("CPU", None, "kv", 5 * MIB, 3))
+    rows = comparison_rows(None, run_of(buffers=buffers))
+    assert [(r.device, r.kinds) for r in rows] == [("Host", (BufferKind.MODEL,)), ("Host", (BufferKind.KV,))]
+
+
 def test_marks_let_the_key_line_win() -> None:
     assert marks_of(DIAGNOSIS) == {161: Mark.EVIDENCE, 168: Mark.KEY, 200: Mark.GENERIC}
     assert marks_of(None) == {}

@@ -149,8 +149,6 @@ class RunPanel(QWidget):
     def show_phase(self, phase: Phase, state: str, at_s: float = 0.0) -> None:
         """A phase began (`running`), is `done` or `failed`."""
         self._heard[phase] = state
-        if state == "running":
-            self.log.running.show_now(_doing(phase))
         self._show_progress()
 
     def show_sample(self, sample: MemorySample) -> None:
@@ -239,7 +237,11 @@ class RunPanel(QWidget):
         self._show_progress()
 
     def _show_progress(self) -> None:
-        self.strip.show_phases(fill_phases(self._heard, self._has_rs))
+        phases = fill_phases(self._heard, self._has_rs)
+        self.strip.show_phases(phases)
+        now = next((p.phase for p in phases if p.state == "running"), None)
+        if now is not None and self._heard:
+            self.log.running.show_now(_doing(now))
         self._show_figures()
 
     def _show_figures(self) -> None:

@@ -68,6 +68,8 @@ def comparison_rows(budget: Budget | None, run: Run) -> tuple[ComparisonRow, ...
             )
             rows.append(learned)
     host = [s for s in sizes if s.device == HOST]
+    if not rows:  # nothing but the host: then its kinds are what is looked for
+        return tuple(ComparisonRow(HOST, (BufferKind(s.kind),), s.estimated, s.measured) for s in host)
     if host:
         kinds = tuple(BufferKind(s.kind) for s in host)
         rows.append(ComparisonRow(HOST, kinds, _sum([s.estimated for s in host]), _sum([s.measured for s in host])))
@@ -88,7 +90,7 @@ def phases_of(run: Run, has_rs: bool) -> tuple[PhaseState, ...]:
 def fill_phases(
     said: dict[Phase, str], has_rs: bool, finished: bool = False, all_done: bool = False
 ) -> tuple[PhaseState, ...]:
-    """Every phase of a launch with its state, from those that were heard of."""
+    """Every phase of a launch with its state, from those heard of; while it runs, the next one is under way."""
     wanted = [p for p in PHASES if p is not Phase.RS or has_rs or Phase.RS in said]
     reached = [i for i, p in enumerate(wanted) if p in said]
     last = len(wanted) if all_done else (reached[-1] if reached else -1)
@@ -100,6 +102,10 @@ def fill_phases(
         elif state == "running" and finished:
             state = "failed" if not all_done else "done"
         states.append(PhaseState(phase, state))
+    if not finished and not any(s.state == "running" for s in states):
+        now = next((i for i, s in enumerate(states) if s.state == "todo"), None)
+        if now is not None and not any(s.state == "failed" for s in states):
+            states[now] = PhaseState(states[now].phase, "running")
     return tuple(states)
 
 

@@ -95,6 +95,8 @@ class ComparisonModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.ToolTipRole and index.column() in (ESTIMATED, MEASURED):
             size = row.estimated if index.column() == ESTIMATED else row.measured
             return raw_bytes(size) if size is not None else None
+        if role == Qt.ItemDataRole.ToolTipRole and index.column() == BUFFER:
+            return kinds_words(row.kinds)
         return None
 
     def _words(self, at: int, column: int) -> str:
@@ -131,7 +133,10 @@ class _Delegate(QStyledItemDelegate):
             patterns.framed(painter, QRectF(box.x(), top, *_SWATCH), current.kinds[row.kinds[0]])
             painter.setPen(current.ink)
             box.adjust(_SWATCH[0] + 8, 0, 0, 0)
-        painter.drawText(box, int(side | Qt.AlignmentFlag.AlignVCenter), str(index.data() or ""))
+        words = QFontMetrics(painter.font()).elidedText(
+            str(index.data() or ""), Qt.TextElideMode.ElideRight, box.width()
+        )
+        painter.drawText(box, int(side | Qt.AlignmentFlag.AlignVCenter), words)
 
 
 class _Header(QHeaderView):
