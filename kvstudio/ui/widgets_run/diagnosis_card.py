@@ -43,6 +43,7 @@ class DiagnosisCard(Surface):
         self.setObjectName("diagnosisCard")
         self.setFixedWidth(Size.DIAGNOSIS)
         self._links: list[LinkButton] = []
+        self._shown: tuple[Evidence, ...] = ()
         self._build()
 
     def _build(self) -> None:
@@ -145,7 +146,7 @@ class DiagnosisCard(Surface):
             if widget is not None:
                 widget.hide()
                 widget.deleteLater()
-        self._links = []
+        self._links, self._shown = [], evidence
         for row, piece in enumerate(evidence):
             self._evidence.addWidget(self._mark(piece), row, 0, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)
             words = Label(piece.says, Step.SMALL, wrap=True)
@@ -158,7 +159,7 @@ class DiagnosisCard(Surface):
         """The line's number as a link, or who else saw it."""
         if piece.number is None:
             source = Label(piece.source if piece.source != "log" else "–", Step.SMALL, Weight.Medium, "accent_text")
-            source.setContentsMargins(0, 1, 0, 1)
+            source.setContentsMargins(0, 1, 3, 1)
             return source
         link = LinkButton(str(piece.number), name=f"evidence{piece.number}")
         link.setFont(theme.font(Step.SMALL, Weight.Medium))
@@ -176,10 +177,7 @@ class DiagnosisCard(Surface):
     def text(self) -> str:
         """The card in words, for the clipboard."""
         parts = [self._title.text(), self._sentence.text()]
-        for row in range(self._evidence.rowCount()):
-            mark, words = self._evidence.itemAtPosition(row, 0), self._evidence.itemAtPosition(row, 1)
-            if mark is not None and words is not None:
-                parts.append(f"{mark.widget().text()}: {words.widget().text()}")
+        parts += [f"{e.source if e.number is None else e.number}: {e.says}" for e in self._shown]
         return "\n".join(part for part in (*parts, self._missing.text(), self._try_first.text()) if part)
 
 

@@ -3,6 +3,7 @@
 from PySide6.QtCore import (
     QItemSelection,
     QItemSelectionModel,
+    QItemSelectionRange,
     QModelIndex,
     QPersistentModelIndex,
     QPoint,
@@ -148,6 +149,12 @@ class LogDelegate(QStyledItemDelegate):
             painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
 
 
+def _ranges(selection: QItemSelection) -> list[QItemSelectionRange]:
+    """A selection is a list of ranges, which the stubs do not know."""
+    ranges: list[QItemSelectionRange] = list(selection)  # type: ignore[call-overload]
+    return ranges
+
+
 class LogView(QAbstractItemView):
     """The log's list. It follows the end until the user scrolls away; `following_changed` says when that changes.
 
@@ -218,10 +225,10 @@ class LogView(QAbstractItemView):
 
     def rows_selected(self) -> list[int]:
         """Selected rows in order."""
-        model = self.selectionModel()
-        if model is None:
+        if self.model() is None:
             return []
-        return sorted({row for r in model.selection() for row in range(r.top(), r.bottom() + 1)})
+        chosen = _ranges(self.selectionModel().selection())
+        return sorted({row for r in chosen for row in range(r.top(), r.bottom() + 1)})
 
     def selected_text(self) -> str:
         """The selected lines as they stood in the log."""
@@ -299,7 +306,7 @@ class LogView(QAbstractItemView):
 
     def visualRegionForSelection(self, selection: QItemSelection) -> QRegion:
         region = QRegion()
-        for piece in selection:
+        for piece in _ranges(selection):
             top = piece.top() * Size.LOG_ROW - self.verticalOffset()
             height = (piece.bottom() - piece.top() + 1) * Size.LOG_ROW
             region += QRect(0, top, self.viewport().width(), height).intersected(self.viewport().rect())
