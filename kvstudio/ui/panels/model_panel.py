@@ -21,6 +21,7 @@ class ModelPanel(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("modelPanel")
+        self._facts: tuple[tuple[str, str, str], ...] = ()
         self._build()
         self.show_model(None)
 
@@ -48,8 +49,8 @@ class ModelPanel(QWidget):
 
     def show_model(self, model: ModelInfo | None, budget: Budget | None = None, path: str = "") -> None:
         """Draw the model; `path` names the file when the model itself is not here."""
-        self._clear_rows()
         if model is None:
+            self._show_facts(())
             self._name.setText(tr("No model"))
             self._file.setText(Path(path).name if path else tr("Drop a GGUF file"))
             self._warning.setText(tr("This model file is not on this machine.") if path else "")
@@ -58,8 +59,7 @@ class ModelPanel(QWidget):
         self._name.setText(model.name or Path(model.header.path).stem)
         self._file.setText(Path(model.header.path).name)
         self._file.setToolTip(plain_tooltip(model.header.path))
-        for row, (caption, value, tip) in enumerate(facts(model, budget)):
-            self._add_row(row, caption, value, tip)
+        self._show_facts(facts(model, budget))
         warning = warnings(model)
         self._warning.setText(warning)
         self._warning.setVisible(bool(warning))
@@ -74,6 +74,14 @@ class ModelPanel(QWidget):
             if len(texts) == 2:
                 found.append((texts[0], texts[1]))
         return tuple(found)
+
+    def _show_facts(self, rows: tuple[tuple[str, str, str], ...]) -> None:
+        if rows == self._facts:
+            return
+        self._facts = rows
+        self._clear_rows()
+        for row, (caption, value, tip) in enumerate(rows):
+            self._add_row(row, caption, value, tip)
 
     def _add_row(self, row: int, caption: str, value: str, tip: str) -> None:
         left = Label(caption, Step.SMALL, role="muted")

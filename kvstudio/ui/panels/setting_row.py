@@ -89,6 +89,8 @@ class SettingRow(QWidget):
         self.setObjectName(f"row_{setting.field}")
         self._value: Any = None
         self._default = setting.default
+        self._shown: tuple[Any, ...] | None = None
+        self._touched = False
         self._build()
 
     def _build(self) -> None:
@@ -152,7 +154,7 @@ class SettingRow(QWidget):
             box.addItem("", None)
             for value in values:
                 box.addItem(format_value(self.setting, value), value)
-            box.activated.connect(lambda index: self.edited.emit({self.setting.field: box.itemData(index)}))
+            box.activated.connect(self._on_chosen)
             return box
         field = QLineEdit()
         field.setFixedSize(_WIDE_CONTROL if self._is_wide() else _CONTROL_WIDTH, Size.CONTROL)
@@ -165,6 +167,10 @@ class SettingRow(QWidget):
 
     def show_value(self, value: Any, default: str, effective: str, note: Note | None, marked: bool) -> None:
         """Draw the typed value (or the default when there is none), what it becomes, and a note."""
+        shown = (value, default, effective, note, marked)
+        if shown == self._shown and not self._touched:
+            return
+        self._shown, self._touched = shown, False
         self._value, self._default = value, default
         self.dot.on = marked
         self.dot.update()
@@ -221,7 +227,13 @@ class SettingRow(QWidget):
         except ConfigError:
             return object()
 
+    def _on_chosen(self, index: int) -> None:
+        assert isinstance(self.control, ShortCombo)
+        self._touched = True
+        self.edited.emit({self.setting.field: self.control.itemData(index)})
+
     def _on_typed(self, text: str) -> None:
+        self._touched = True
         try:
             value = parse_value(self.setting, text)
         except ConfigError as error:
