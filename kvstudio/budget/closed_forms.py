@@ -48,6 +48,12 @@ def compute_buffers(model: ModelInfo, effective: EffectiveConfig, placement: Pla
     forms = _Forms(model, effective, placement)
     found: Compute = {}
     active = [d for d in placement.devices if d in placement.layer_device]
+    if placement.shares and active:
+        n_bytes, why = forms.device(placement.devices[0])
+        host_bytes, host_why = forms.host()
+        found = dict.fromkeys(placement.buffer_types, (n_bytes, Provenance.ESTIMATED, why))
+        found[placement.host_type or CPU] = (host_bytes, Provenance.ESTIMATED, host_why)
+        return found
     for index, (device, name) in enumerate(zip(placement.devices, placement.buffer_types, strict=True)):
         if device in active or (index == 0 and forms.offloads):
             n_bytes, why = forms.device(device)

@@ -22,6 +22,7 @@ from kvstudio.budget.output import output_buffer_type, output_bytes
 from kvstudio.budget.placement import place
 from kvstudio.budget.placement_values import Placement
 from kvstudio.budget.recurrent import state_buffers, state_specs
+from kvstudio.budget.tensor_split import META
 from kvstudio.budget.values import Budget, Buffer, BufferKind, Cache, DeviceBudget, EffectiveConfig, Provenance
 from kvstudio.budget.weights import model_buffers
 from kvstudio.devices.values import Device
@@ -90,8 +91,8 @@ def all_buffers(
         exact,
         explain.output(model, effective),
     )
-    cells, caches = cache_buffers(cache_specs(model, effective), effective, placement)
-    states, state_caches = state_buffers(state_specs(model, effective), effective, placement)
+    cells, caches = cache_buffers(model, cache_specs(model, effective), effective, placement)
+    states, state_caches = state_buffers(model, state_specs(model, effective), effective, placement)
     buffers = [*_weights(model, effective, placement, exact), output]
     buffers += [
         Buffer(part.name, part.device, BufferKind.KV, part.bytes, exact, explain.cache(model, effective, part))
@@ -103,10 +104,15 @@ def all_buffers(
     ]
     device_of = dict(zip(placement.buffer_types, placement.devices, strict=True))
     buffers += [
-        Buffer(name, device_of.get(name), BufferKind.COMPUTE, n_bytes, provenance, why)
+        Buffer(_log_name(name, placement), device_of.get(name), BufferKind.COMPUTE, n_bytes, provenance, why)
         for name, (n_bytes, provenance, why) in compute_buffers(model, effective, placement, config).items()
     ]
     return tuple(buffers), caches + state_caches
+
+
+def _log_name(buffer_type: str, placement: Placement) -> str:
+    """With `-sm tensor` the log names the devices' buffers together."""
+    return META if placement.shares and buffer_type in placement.buffer_types else buffer_type
 
 
 def _extra_buffers(
@@ -140,7 +146,7 @@ def _weights(
         return known[1]
     buffers = tuple(
         Buffer(part.name, part.device, BufferKind.MODEL, part.bytes, exact, explain.weights(model, placement, part))
-        for part in model_buffers(model.header, placement)
+        for part in model_buffers(model, placement)
     )
     if len(kept) > _KEPT:
         kept.clear()
@@ -185,8 +191,8 @@ def _device(device: Device, sums: _Sums, placement: Placement, overhead: Mapping
         output_bytes=sums.get(device.name, BufferKind.OUTPUT),
         overhead_bytes=overhead.get(device.name),
         other_bytes=device.used_bytes,
-        n_layers=layers[:-1].count(device.name),
-        has_output_layer=layers[-1] == device.name,
+        n_layers=layers[:-1].count(placement.devices[0] if placement.shares else device.name),
+        has_output_layer=layers[-1] == (placement.devices[0] if placement.shares else device.name),
     )
 
 

@@ -40,7 +40,7 @@ def mtp_buffers(
         return []
     own = draft_effective(effective, config, mtp=True)
     exact = Provenance.EXACT if model.known_architecture else Provenance.ESTIMATED
-    cells, _ = cache_buffers(cache_specs(model, own), own, placement)
+    cells, _ = cache_buffers(model, cache_specs(model, own), own, placement)
     buffers = [
         Buffer(part.name, part.device, BufferKind.KV, part.bytes, exact, _why("MTP", explain.cache(model, own, part)))
         for part in cells

@@ -10,6 +10,7 @@ from kvstudio.budget import builds
 from kvstudio.budget.cache_types import cache_type, row_bytes
 from kvstudio.budget.placement_values import BackendTraits, Placement
 from kvstudio.budget.tensor_groups import CPU, pad, quantized_pad
+from kvstudio.budget.tensor_split import META, cache_parts
 from kvstudio.budget.traits import CPU_ALIGNMENT
 from kvstudio.budget.values import Cache, EffectiveConfig
 from kvstudio.header.types import TensorType
@@ -173,14 +174,17 @@ def _keys(layers: Iterable[Layer]) -> tuple[tuple[int, int, int], ...]:
 
 
 def cache_buffers(
-    specs: tuple[CacheSpec, ...], effective: EffectiveConfig, placement: Placement
+    model: ModelInfo, specs: tuple[CacheSpec, ...], effective: EffectiveConfig, placement: Placement
 ) -> tuple[tuple[CacheBuffer, ...], tuple[Cache, ...]]:
     """Each cache's buffers (devices in order, host last) and its totals over all of them."""
     kind_k, kind_v = cache_type(effective.cache_type_k), cache_type(effective.cache_type_v)
     buffers: list[CacheBuffer] = []
     caches: list[Cache] = []
     for spec in specs:
-        parts = _parts(spec, effective.kv_offload, placement, kind_k, kind_v)
+        if placement.shares and effective.kv_offload:
+            parts = _split_parts(model, spec, placement, kind_k, kind_v)
+        else:
+            parts = _parts(spec, effective.kv_offload, placement, kind_k, kind_v)
         buffers += parts
         k_bytes, v_bytes = sum(part.k_bytes for part in parts), sum(part.v_bytes for part in parts)
         caches.append(Cache(spec.kind, spec.cells, len(spec.widths), spec.streams, k_bytes, v_bytes))
@@ -211,6 +215,35 @@ def _parts(
     names = dict(zip(placement.devices, placement.buffer_types, strict=True))
     return [
         _buffer(spec, CPU if device is None else names[device], device, sums[device])
+        for device in (*placement.devices, None)
+        if device in sums
+    ]
+
+
+def _split_parts(
+    model: ModelInfo, spec: CacheSpec, placement: Placement, kind_k: TensorType, kind_v: TensorType
+) -> list[CacheBuffer]:
+    """With `-sm tensor`: whole heads of every layer on each device; layers on the CPU stay whole there."""
+    rows = spec.cells * spec.streams
+    sums: dict[str | None, list[int]] = {}
+    for il, k_width, v_width in spec.widths:
+        if placement.layer_device[il] is None:
+            places: list[tuple[str | None, int, int]] = [(None, k_width, v_width)]
+        elif spec.kind in ("kv", "kv_swa"):
+            k_parts = cache_parts(model, il, k_width, placement.shares, values=False)
+            v_parts = cache_parts(model, il, v_width, placement.shares, values=True)
+            places = list(zip(placement.devices, k_parts, v_parts, strict=True))
+        else:
+            places = [(device, k_width, v_width) for device in placement.devices]
+        for device, k_part, v_part in places:
+            trait = None if device is None else placement.traits[placement.devices.index(device)]
+            k_bytes, k_padded = _tensor(kind_k, k_part, rows, trait) if k_part else (0, 0)
+            v_bytes, v_padded = _tensor(kind_v, v_part, rows, trait) if v_part else (0, 0)
+            total = sums.setdefault(device, [0, 0, 0, 0])
+            for index, more in enumerate((k_bytes, v_bytes, k_padded + v_padded, 1)):
+                total[index] += more
+    return [
+        _buffer(spec, CPU if device is None else META, device, sums[device])
         for device in (*placement.devices, None)
         if device in sums
     ]

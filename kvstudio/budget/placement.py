@@ -208,8 +208,7 @@ def _shares(key: _Key, devices: tuple[Device, ...]) -> tuple[float, ...]:
     if key.split_mode != "tensor" or not devices:
         return ()
     typed = (*(key.tensor_split or ()), *(0.0 for _ in devices))[: len(devices)]
-    weights = typed if any(typed) else tuple(1.0 for _ in devices)
-    return tuple(weight / sum(weights) for weight in weights)
+    return typed if any(typed) else tuple(1.0 for _ in devices)
 
 
 def _split_errors(key: _Key, traits: tuple[BackendTraits, ...]) -> tuple[str, ...]:

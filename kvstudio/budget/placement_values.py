@@ -68,7 +68,8 @@ class Placement:
 
     `pipeline_copies` is 4 with pipeline parallelism, else 1. `buffer_types` names each device's default buffer type as
     the log does; `host_type` is the pinned host type of the first device that has one, None without; `mapped` says
-    whether weights in host memory are mapped from the file. `shares` are the parts of a `-sm tensor` split, else empty.
+    whether weights in host memory are mapped from the file. `shares` are the proportions of a `-sm tensor` split, else
+    empty; with them the layers on devices are on all devices, and `layer_device` names the first.
     """
 
     devices: tuple[str, ...]

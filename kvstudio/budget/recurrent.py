@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kvstudio.budget.placement_values import Placement
 from kvstudio.budget.tensor_groups import CPU, pad
+from kvstudio.budget.tensor_split import META, state_parts
 from kvstudio.budget.traits import CPU_ALIGNMENT
 from kvstudio.budget.values import Cache, EffectiveConfig
 from kvstudio.model.architectures import CacheClass
@@ -74,22 +75,23 @@ def _compressors(model: ModelInfo, rows: int) -> tuple[StateSpec, ...]:
 
 
 def state_buffers(
-    specs: tuple[StateSpec, ...], effective: EffectiveConfig, placement: Placement
+    model: ModelInfo, specs: tuple[StateSpec, ...], effective: EffectiveConfig, placement: Placement
 ) -> tuple[tuple[StateBuffer, ...], tuple[Cache, ...]]:
     """Each state's buffers (devices in order, host last) and its totals."""
     alignments = {name: trait.alignment for name, trait in zip(placement.devices, placement.traits, strict=True)}
-    names = dict(zip(placement.devices, placement.buffer_types, strict=True))
+    types = (META,) * len(placement.devices) if placement.shares else placement.buffer_types
+    names = dict(zip(placement.devices, types, strict=True))
     buffers: list[StateBuffer] = []
     caches: list[Cache] = []
     for spec in specs:
         sums: dict[str | None, list[int]] = {}
         first = second = 0
         for il, widths in spec.widths:
-            device = placement.layer_device[il] if effective.kv_offload else None
-            alignment = CPU_ALIGNMENT if device is None else alignments[device]
-            total = sums.setdefault(device, [0, 0])
-            total[0] += sum(pad(_FLOAT * width * spec.rows, alignment) for width in widths)
-            total[1] += 1
+            for device, kept in _homes(model, il, widths, effective, placement):
+                alignment = CPU_ALIGNMENT if device is None else alignments[device]
+                total = sums.setdefault(device, [0, 0])
+                total[0] += sum(pad(_FLOAT * width * spec.rows, alignment) for width in kept)
+                total[1] += 1
             first += _FLOAT * (widths[0] + sum(widths[2:])) * spec.rows
             second += _FLOAT * widths[1] * spec.rows
         buffers += [
@@ -99,3 +101,14 @@ def state_buffers(
         ]
         caches.append(Cache(spec.kind, spec.rows, len(spec.widths), effective.n_parallel, first, second))
     return tuple(buffers), tuple(caches)
+
+
+def _homes(
+    model: ModelInfo, il: int, widths: tuple[int, ...], effective: EffectiveConfig, placement: Placement
+) -> list[tuple[str | None, tuple[int, ...]]]:
+    """Where one layer's state is kept: on its device, or cut over all of them with `-sm tensor`."""
+    device = placement.layer_device[il] if effective.kv_offload else None
+    if device is None or not placement.shares:
+        return [(device, widths)]
+    cut = state_parts(model, il, widths, placement.shares)
+    return [(name, tuple(part[index] for part in cut)) for index, name in enumerate(placement.devices)]

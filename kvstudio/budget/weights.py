@@ -6,8 +6,10 @@ Source: llama.cpp b11434, src/llama-model.cpp (load_tensors, get_mapping_range),
 from dataclasses import dataclass
 
 from kvstudio.budget.placement_values import Placement
-from kvstudio.budget.tensor_groups import CPU, LAZY
-from kvstudio.header.values import Header
+from kvstudio.budget.tensor_groups import CPU, LAZY, pad, quantized_pad
+from kvstudio.budget.tensor_split import META, tensor_parts
+from kvstudio.header.types import TENSOR_TYPES
+from kvstudio.model.values import ModelInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +23,33 @@ class WeightBuffer:
     shard: int | None = None
 
 
-def model_buffers(header: Header, placement: Placement) -> tuple[WeightBuffer, ...]:
+def model_buffers(model: ModelInfo, placement: Placement) -> tuple[WeightBuffer, ...]:
     """Every model buffer: devices first in their order, then host memory; a mapped one per file it touches."""
+    if placement.shares:
+        return _split_buffers(model, placement)
+    return _whole_buffers(placement)
+
+
+def _split_buffers(model: ModelInfo, placement: Placement) -> tuple[WeightBuffer, ...]:
+    """With `-sm tensor`: every device's part of what is on devices, and the host's buffers as ever."""
+    totals, count = [0] * len(placement.devices), 0
+    for placed in placement.tensors:
+        if placed.device is None:
+            continue
+        count += 1
+        for index, n_bytes in enumerate(tensor_parts(model, placed.tensor, placement.shares)):
+            trait, kind = placement.traits[index], TENSOR_TYPES[placed.tensor.type_id]
+            more = quantized_pad(trait, kind, placed.tensor.shape[0]) if n_bytes else 0
+            totals[index] += pad(n_bytes + more, trait.alignment)
+    parts = [
+        WeightBuffer(META, device, n_bytes, count)
+        for device, n_bytes in zip(placement.devices, totals, strict=True)
+        if n_bytes
+    ]
+    return (*parts, *(buffer for buffer in _whole_buffers(placement) if buffer.device is None))
+
+
+def _whole_buffers(placement: Placement) -> tuple[WeightBuffer, ...]:
     sizes: dict[str, int] = {}
     spans: dict[tuple[str, int], tuple[int, int]] = {}
     for group in placement.groups:

@@ -28,7 +28,7 @@ def kv_bytes(described: ModelInfo, n_devices: int = 1, **typed: Any) -> int:
     config, devices = LaunchConfig(**typed), gpus(*(8.0,) * n_devices)
     effective = resolve(described, config, n_devices)
     buffers, _ = cache_buffers(
-        cache_specs(described, effective), effective, place(described, effective, devices, config)
+        described, cache_specs(described, effective), effective, place(described, effective, devices, config)
     )
     return sum(buffer.bytes for buffer in buffers)
 
@@ -92,7 +92,9 @@ def test_state_grows_with_slots_not_with_context() -> None:
         config = LaunchConfig(**typed)
         effective = resolve(mamba, config, 1)
         placement = place(mamba, effective, gpus(8), config)
-        return sum(buffer.bytes for buffer in state_buffers(state_specs(mamba, effective), effective, placement)[0])
+        return sum(
+            buffer.bytes for buffer in state_buffers(mamba, state_specs(mamba, effective), effective, placement)[0]
+        )
 
     assert state(n_parallel=4) == 4 * state(n_parallel=1)
     assert state(n_ctx=65536, n_parallel=1) == state(n_ctx=4096, n_parallel=1)
@@ -101,7 +103,9 @@ def test_state_grows_with_slots_not_with_context() -> None:
 def test_cells_stay_on_the_host_without_offload() -> None:
     config = LaunchConfig(kv_offload=False)
     effective = resolve(LLAMA, config, 1)
-    buffers, _ = cache_buffers(cache_specs(LLAMA, effective), effective, place(LLAMA, effective, gpus(8), config))
+    buffers, _ = cache_buffers(
+        LLAMA, cache_specs(LLAMA, effective), effective, place(LLAMA, effective, gpus(8), config)
+    )
     assert [(buffer.name, buffer.device) for buffer in buffers] == [("CPU", None)]
 
 

@@ -31,7 +31,7 @@ def names(placement: Placement, tensor: str) -> list[str]:
 
 
 def sizes(described: ModelInfo, placement: Placement) -> dict[str, int]:
-    return {buffer.name: buffer.bytes for buffer in model_buffers(described.header, placement)}
+    return {buffer.name: buffer.bytes for buffer in model_buffers(described, placement)}
 
 
 def test_split_is_single_precision_and_right_open() -> None:

@@ -1,0 +1,79 @@
+"""Compute buffers beside what llama.cpp reserved."""
+
+from typing import Any
+
+import pytest
+
+from kvstudio.budget.compute import compute_buffers
+from kvstudio.budget.effective import resolve
+from kvstudio.budget.placement import place
+from kvstudio.budget.values import Provenance
+from kvstudio.devices.values import Device
+from kvstudio.launch.argv import parse_argv
+from kvstudio.units import GIB, MIB
+from tests.budget import zoo
+
+_EVERY = 37  # prime to the number of settings, so that all of them appear
+_ODD_FAMILIES = {"deepseek4"}
+_SAMPLE = [
+    row for row in zoo.rows()
+    if zoo.is_first_context(row) and not row["compute_odd"] and row["arch"] not in _ODD_FAMILIES
+][::_EVERY]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", _SAMPLE, ids=lambda row: f"{row['model']}-{row['cfg']}")
+def test_measured_buffers_are_met(row: dict[str, Any]) -> None:
+    model, config, devices = zoo.model(row["model"]), zoo.config(row), zoo.devices(row)
+    effective = resolve(model, config, len(devices), config.build)
+    placement = place(model, effective, devices, config)
+    found = compute_buffers(model, effective, placement, config)
+    names = dict(zip(placement.devices, placement.buffer_types, strict=True))
+    host = next(name for name in found if name not in names.values())
+    for where, want in row["want"].items():
+        size, provenance, why = found[host if where == "host" else names[where]]
+        assert size == pytest.approx(want["compute"], rel=0.001)
+        assert provenance is Provenance.EXACT
+        assert why
+
+
+def _found(name: str, backend: str, *args: str, count: int = 1) -> dict[str, tuple[int, Provenance, str]]:
+    model = zoo.model(name)
+    config = parse_argv(("llama-server", "-m", "x.gguf", "-np", "1", *args)).evolve(build=11434)
+    devices = tuple(Device(f"{backend}{i}", backend, total_bytes=24 * GIB, free_bytes=24 * GIB) for i in range(count))
+    effective = resolve(model, config, count, 11434)
+    return compute_buffers(model, effective, place(model, effective, devices, config), config)
+
+
+def test_quantized_cache_costs_cuda_an_f16_copy_of_one_layer() -> None:
+    plain = _found("llama31-8b", "CUDA", "-c", "131072", "-ngl", "99", "-fa", "on")["CUDA0"][0]
+    quant = _found("llama31-8b", "CUDA", "-c", "131072", "-ngl", "99", "-fa", "on", "-ctk", "q8_0", "-ctv", "q8_0")
+    one_layer = 2 * (1024 + 1024) * 131072
+    assert quant["CUDA0"][0] - plain == pytest.approx(one_layer, rel=0.1)
+
+
+def test_experts_on_the_cpu_are_copied_to_the_device() -> None:
+    moved = _found("qwen3-30b-a3b", "CUDA", "-c", "8192", "-ngl", "99", "--cpu-moe")
+    stayed = _found("qwen3-30b-a3b", "CUDA", "-c", "8192", "-ngl", "99")
+    assert moved["CUDA0"][0] > stayed["CUDA0"][0] + 100 * MIB
+    assert "host memory" in moved["CUDA0"][2]
+
+
+def test_longer_contexts_never_take_less() -> None:
+    sizes = [_found("gemma3-4b", "CUDA", "-c", str(n), "-ngl", "99")["CUDA0"][0] for n in range(4096, 65537, 4096)]
+    assert sizes == sorted(sizes)
+
+
+def test_a_length_between_known_ones_is_read_off_the_line() -> None:
+    name, args = "qwen3-8b" if "qwen3-8b" in zoo.shapes() else "qwen3-0.6b", ("-ngl", "99", "-fa", "on")
+    for n in (8192, 16384, 32768):
+        _found(name, "CUDA", "-c", str(n), *args)
+    between = _found(name, "CUDA", "-c", "12288", *args)
+    zoo.model(name).memo.clear()
+    assert {k: v[0] for k, v in between.items()} == {
+        k: v[0] for k, v in _found(name, "CUDA", "-c", "12288", *args).items()
+    }
+
+
+def test_other_backends_are_estimates() -> None:
+    assert _found("llama31-8b", "SYCL", "-c", "8192", "-ngl", "99")["SYCL0"][1] is Provenance.ESTIMATED
+    assert _found("llama31-8b", "CUDA", "-c", "8192", "-ngl", "99")["CUDA0"][1] is Provenance.EXACT
