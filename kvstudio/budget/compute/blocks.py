@@ -81,7 +81,9 @@ class Blocks(Graph):
 
     # -- inputs --------------------------------------------------------------------------------------------------
 
-    def inp_embd(self, *, scale: bool = False, n_embd_inp: int | None = None, name: str = "token_embd.weight") -> Tensor:
+    def inp_embd(
+        self, *, scale: bool = False, n_embd_inp: int | None = None, name: str = "token_embd.weight"
+    ) -> Tensor:
         """Rows of the embedding for the batch; `scale`: multiplied by a model constant."""
         nt, wide = self.nt, n_embd_inp or self.n_embd
         embd = self.top(name)
@@ -328,9 +330,7 @@ class Blocks(Graph):
             cur = self.reshape(cur, cur.ne[0] * cur.ne[1], cur.ne[2] * cur.ne[3])
         else:
             kq = self.mul_mat(k, q)
-            if self.r.arch == "grok":
-                kq = self.scale(self.unary(self.scale(kq)))
-            elif self.r.arch in SOFT_CAP:
+            if self.r.arch == "grok" or self.r.arch in SOFT_CAP:
                 kq = self.scale(self.unary(self.scale(kq)))
             if kq_b is not None:
                 kq = self.add(kq, kq_b)
@@ -559,9 +559,7 @@ class Blocks(Graph):
         picked = self.get_rows(grouped, best)
         return self.reshape(self.set_rows(self.fill(grouped), picked, best), n_expert, nt)
 
-    def _experts(
-        self, il: int, cur: Tensor, chosen: Tensor, act: str, limit: bool, names: str, biases: bool
-    ) -> Tensor:
+    def _experts(self, il: int, cur: Tensor, chosen: Tensor, act: str, limit: bool, names: str, biases: bool) -> Tensor:
         up_name, gate_name, both_name = names.format("up"), names.format("gate"), names.format("gate_up")
         both = self.w(il, both_name)
         if both is not None:

@@ -110,7 +110,9 @@ class DsaDecoder(MlaDecoder):
         g = self.g
         closed = g.fill(mask)
         closed = g.view(closed, (1, closed.ne[0], closed.ne[1], closed.ne[3]), closed.nb[:3])
-        ids = g.view(chosen, (chosen.ne[0], chosen.ne[1], chosen.ne[3], 1), (*chosen.nb[1:3], chosen.ne[3] * chosen.nb[3]))
+        ids = g.view(
+            chosen, (chosen.ne[0], chosen.ne[1], chosen.ne[3], 1), (*chosen.nb[1:3], chosen.ne[3] * chosen.nb[3])
+        )
         zeros = g.fill(g.new(F32, 1, *ids.ne[:3]))
         opened = g.set_rows(closed, zeros, ids)
         ne, nb = opened.ne, opened.nb

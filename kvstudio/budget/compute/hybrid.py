@@ -107,7 +107,9 @@ class DeltaNet(HybridDecoder):
 
     def __init__(self, g: Blocks) -> None:
         super().__init__(
-            g, Style(ffn_norm="post_attention_norm", shexp="gated", attn_out_bias=False, late_rows="after_norm"), "delta"
+            g,
+            Style(ffn_norm="post_attention_norm", shexp="gated", attn_out_bias=False, late_rows="after_norm"),
+            "delta",
         )
 
     def layer(self, il: int, inp: Tensor) -> Tensor:
@@ -169,9 +171,7 @@ class DeltaNet(HybridDecoder):
         cur = g.mm(g.need(il, "ssm_out"), out, g.w(il, "ssm_out", "scale"))
         return g.reshape(cur, g.n_embd, n * seqs)
 
-    def qkvz(
-        self, il: int, cur: Tensor, k_dim: int, k_heads: int, v_dim: int, v_heads: int
-    ) -> tuple[Tensor, Tensor]:
+    def qkvz(self, il: int, cur: Tensor, k_dim: int, k_heads: int, v_dim: int, v_heads: int) -> tuple[Tensor, Tensor]:
         g, states = self.g, self.states
         assert states is not None
         n, seqs = states.per_seq, states.n_seqs

@@ -89,8 +89,14 @@ def _signatures(reserve: Reserve) -> list[tuple[Any, ...]]:
         result.append(
             (
                 parts.get(il, ()),
-                layer.n_head, layer.n_head_kv, layer.n_embd_head_k, layer.n_embd_head_v, layer.n_ff,
-                layer.is_swa, layer.is_recurrent, layer.has_kv,
+                layer.n_head,
+                layer.n_head_kv,
+                layer.n_embd_head_k,
+                layer.n_embd_head_v,
+                layer.n_ff,
+                layer.is_swa,
+                layer.is_recurrent,
+                layer.has_kv,
                 tuple(a[il] if il < len(a) else None for a in arrays),
                 tuple((il + 1) % step if step else 0 for step in steps),
             )  # fmt: skip
@@ -113,9 +119,7 @@ def _weights_by_layer(reserve: Reserve) -> dict[int, tuple[Any, ...]]:
     return {il: tuple(sorted(parts)) for il, parts in found.items()}
 
 
-def _compress(
-    signatures: Sequence[tuple[Any, ...]], run: list[int], longer: int, probation: set[int]
-) -> list[int]:
+def _compress(signatures: Sequence[tuple[Any, ...]], run: list[int], longer: int, probation: set[int]) -> list[int]:
     """The run without the middle of its repetitions; the last period before the gap goes on probation."""
     kept: list[int] = []
     at, n = 0, len(run)

@@ -106,7 +106,15 @@ class MlaDecoder(Decoder):
 
 
 def latent_attention(
-    g: Blocks, inp: AttnInput, il: int, q: Tensor, k: Tensor, v: Tensor, v_mla: Tensor | None, *, mask: Tensor | None = None
+    g: Blocks,
+    inp: AttnInput,
+    il: int,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    v_mla: Tensor | None,
+    *,
+    mask: Tensor | None = None,
 ) -> Tensor:
     """Attention over a K-only cache: V is a view of the cached rows."""
     if inp.k_rot is not None:

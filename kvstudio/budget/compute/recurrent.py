@@ -56,7 +56,9 @@ class States:
         g.expand(g.scale_inplace(g.view(states, (width,))))
         if g.r.config.build >= MIXED_BATCH_SINCE:
             moved = g.get_rows(states, self.ids.copy if gather is None else self.ids.tail)
-            out = g.view(moved, (width, self.n_seqs), moved.nb[1:2]) if gather is None else gather(states, self.ids.main)
+            out = (
+                g.view(moved, (width, self.n_seqs), moved.nb[1:2]) if gather is None else gather(states, self.ids.main)
+            )
             g.expand(out)
             extra = g.view(moved, (width, self.n_rs - self.n_seqs), moved.nb[1:2])
             g.expand(g.cpy(extra, g.view(cache, (width, self.n_rs - self.n_seqs), cache.nb[1:2])))
@@ -214,9 +216,7 @@ class States:
 
     # -- gated delta net -----------------------------------------------------------------------------------------
 
-    def delta_net(
-        self, il: int, q: Tensor, k: Tensor, v: Tensor, gate: Tensor, beta: Tensor, state: Tensor
-    ) -> Tensor:
+    def delta_net(self, il: int, q: Tensor, k: Tensor, v: Tensor, gate: Tensor, beta: Tensor, state: Tensor) -> Tensor:
         """The fused operation: outputs of all tokens and the new states in one tensor."""
         g = self.g
         kept = 1 + self.rollback

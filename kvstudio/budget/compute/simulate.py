@@ -19,7 +19,6 @@ from kvstudio.budget.values import EffectiveConfig
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
 
-
 #: Backends that never take over an operation whose weight is on the host.
 NO_OFFLOAD = frozenset({"RPC", "MTL", "OpenCL", "WebGPU", "OPENVINO", "HTP"})
 
@@ -152,8 +151,13 @@ def backends_of(placement: Placement) -> list[Backend]:
             host, host_alignment, host_max = t.host_buffer_type, t.host_alignment, t.max_buffer_bytes
         result.append(
             Backend(
-                name, name, t.alignment, t.max_buffer_bytes,
-                offloads=t.backend not in NO_OFFLOAD, reorders=t.backend == "Vulkan", supports=support_of(t.backend),
+                name,
+                name,
+                t.alignment,
+                t.max_buffer_bytes,
+                offloads=t.backend not in NO_OFFLOAD,
+                reorders=t.backend == "Vulkan",
+                supports=support_of(t.backend),
                 alloc_bytes=alloc_bytes_of(t),
             )  # fmt: skip
         )

@@ -51,8 +51,29 @@ class Tensor:
     """
 
     __slots__ = (
-        "addr", "backend", "buffer", "chunk", "children", "copies", "home", "is_input", "is_output", "is_view",
-        "layer", "n_bytes", "nb", "ne", "op", "origin", "own", "pinned", "src", "type", "view_src", "views", "weight",
+        "addr",
+        "backend",
+        "buffer",
+        "children",
+        "chunk",
+        "copies",
+        "home",
+        "is_input",
+        "is_output",
+        "is_view",
+        "layer",
+        "n_bytes",
+        "nb",
+        "ne",
+        "op",
+        "origin",
+        "own",
+        "pinned",
+        "src",
+        "type",
+        "view_src",
+        "views",
+        "weight",
     )  # fmt: skip
 
     def __init__(

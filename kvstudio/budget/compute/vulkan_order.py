@@ -14,7 +14,20 @@ _EMPTY = frozenset({"NONE", "RESHAPE", "TRANSPOSE", "VIEW", "PERMUTE"})
 _TOPK = (
     ("SOFT_MAX", "RESHAPE", "ARGSORT", "VIEW", "GET_ROWS", "RESHAPE", "SUM_ROWS", "CLAMP", "DIV", "RESHAPE"),
     ("UNARY", "RESHAPE", "ADD", "ARGSORT", "VIEW", "GET_ROWS", "RESHAPE", "SUM_ROWS", "CLAMP", "DIV", "RESHAPE"),
-    ("UNARY", "SQRT", "RESHAPE", "ADD", "ARGSORT", "VIEW", "GET_ROWS", "RESHAPE", "SUM_ROWS", "CLAMP", "DIV", "RESHAPE"),
+    (
+        "UNARY",
+        "SQRT",
+        "RESHAPE",
+        "ADD",
+        "ARGSORT",
+        "VIEW",
+        "GET_ROWS",
+        "RESHAPE",
+        "SUM_ROWS",
+        "CLAMP",
+        "DIV",
+        "RESHAPE",
+    ),
     ("SOFT_MAX", "RESHAPE", "ARGSORT", "VIEW", "GET_ROWS"),
     ("ARGSORT", "VIEW", "GET_ROWS", "RESHAPE", "SOFT_MAX", "RESHAPE"),
 )
@@ -125,9 +138,7 @@ class _Reorder:
             if used[j] or self.empty[j] or self._matches(j):
                 continue
             last = current[-1]
-            if any(
-                not used[c] and self._depends(j, c) and not self._may_follow(c, j, last) for c in range(first, j)
-            ):
+            if any(not used[c] and self._depends(j, c) and not self._may_follow(c, j, last) for c in range(first, j)):
                 continue
             current.append(j)
             self._pull_consumers(j, current)

@@ -30,7 +30,11 @@ def test_measured_buffers_are_met(row: dict[str, Any]) -> None:
     names = dict(zip(placement.devices, placement.buffer_types, strict=True))
     host = next(name for name in found if name not in names.values())
     for where, want in row["want"].items():
-        size, provenance, why = found[host if where == "host" else names[where]]
+        name = host if where == "host" else names.get(where)
+        if name is None:  # a device that takes no part
+            assert want["compute"] == 0
+            continue
+        size, provenance, why = found[name]
         assert size == pytest.approx(want["compute"], rel=0.001)
         assert provenance is Provenance.EXACT
         assert why
@@ -48,7 +52,7 @@ def test_quantized_cache_costs_cuda_an_f16_copy_of_one_layer() -> None:
     plain = _found("llama31-8b", "CUDA", "-c", "131072", "-ngl", "99", "-fa", "on")["CUDA0"][0]
     quant = _found("llama31-8b", "CUDA", "-c", "131072", "-ngl", "99", "-fa", "on", "-ctk", "q8_0", "-ctv", "q8_0")
     one_layer = 2 * (1024 + 1024) * 131072
-    assert quant["CUDA0"][0] - plain == pytest.approx(one_layer, rel=0.1)
+    assert 0.8 * one_layer < quant["CUDA0"][0] - plain <= one_layer  # what else is alive then may be less
 
 
 def test_experts_on_the_cpu_are_copied_to_the_device() -> None:
