@@ -25,7 +25,12 @@ def _own_home(
         return
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(home))
-    for name, folder in (("CONFIG", ".config"), ("CACHE", ".cache"), ("DATA", ".local/share"), ("STATE", ".local/state")):
+    for name, folder in (
+        ("CONFIG", ".config"),
+        ("CACHE", ".cache"),
+        ("DATA", ".local/share"),
+        ("STATE", ".local/state"),
+    ):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(home / folder))
 
 

@@ -95,3 +95,43 @@ def test_values_cross_unchanged(qtbot, value):
     task.run(lambda: value, done=seen.append)
     qtbot.waitUntil(lambda: len(seen) == 1)
     assert seen == [value]
+
+
+def test_latest_runs_one_at_a_time_and_only_the_newest(qtbot):
+    gate, ran, seen = threading.Event(), [], []
+
+    def work(n: int) -> int:
+        ran.append(n)
+        gate.wait(5)
+        return n
+
+    latest = task.Latest(work, seen.append)
+    for n in range(5):
+        latest.ask(n)
+    gate.set()
+    qtbot.waitUntil(lambda: seen == [4])
+    assert ran == [0, 4]
+
+
+def test_latest_goes_on_after_a_failure(qtbot):
+    seen, errors = [], []
+
+    def work(n: int) -> int:
+        if n == 0:
+            raise HeaderError("no")
+        return n
+
+    latest = task.Latest(work, seen.append, errors.append)
+    latest.ask(0)
+    qtbot.waitUntil(lambda: len(errors) == 1)
+    latest.ask(1)
+    qtbot.waitUntil(lambda: seen == [1])
+
+
+def test_latest_that_nobody_wants_is_dropped(qtbot):
+    seen = []
+    latest = task.Latest(lambda n: n, seen.append)
+    latest.ask(1)
+    latest.drop()
+    qtbot.waitUntil(lambda: task.pending() == 0)
+    assert seen == []

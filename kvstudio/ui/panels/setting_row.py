@@ -3,7 +3,7 @@
 from typing import Any
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QWheelEvent
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter, QPaintEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QGridLayout,
@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from kvstudio.errors import ConfigError
+from kvstudio.ui import theme
 from kvstudio.ui.setting_notes import Note
 from kvstudio.ui.settings_table import Kind, Setting, format_value, parse_value
 from kvstudio.ui.text import tr
@@ -24,9 +25,19 @@ from kvstudio.ui.theme import Size, Space, Step, Theme, Weight
 from kvstudio.ui.widgets.basic import ElidedLabel, Icon, Label, plain_tooltip
 
 _CONTROL_WIDTH = 76
-_WIDE_CONTROL = 140
-_EFFECTIVE_WIDTH = 60
+_EFFECTIVE_WIDTH = 56
 _DOT = 10
+_LONGEST = "4, unified"
+
+
+def effective_width() -> int:
+    """Room for what a setting becomes: as in a narrow font, more where the system's is wide."""
+    metrics = QFontMetrics(theme.font(Step.SMALL))
+    return max(_EFFECTIVE_WIDTH, metrics.horizontalAdvance(_LONGEST) + 2)
+
+
+def _wide_control() -> int:
+    return _CONTROL_WIDTH + Space.S + effective_width()
 
 
 class Dot(QWidget):
@@ -118,8 +129,8 @@ class SettingRow(QWidget):
         grid.addWidget(self.control, 0, 4)
         if not self._is_wide():
             grid.setColumnMinimumWidth(5, Space.S)
-            self._effective.setFixedWidth(_EFFECTIVE_WIDTH - 4)
-            grid.setColumnMinimumWidth(6, _EFFECTIVE_WIDTH - 4)
+            self._effective.setFixedWidth(effective_width())
+            grid.setColumnMinimumWidth(6, effective_width())
             grid.addWidget(self._effective, 0, 6)
         self._note_icon = Icon("info", "muted", 12)
         self._note = Label(step=Step.SMALL, role="muted", wrap=True)
@@ -157,7 +168,7 @@ class SettingRow(QWidget):
             box.activated.connect(self._on_chosen)
             return box
         field = QLineEdit()
-        field.setFixedSize(_WIDE_CONTROL if self._is_wide() else _CONTROL_WIDTH, Size.CONTROL)
+        field.setFixedSize(_wide_control() if self._is_wide() else _CONTROL_WIDTH, Size.CONTROL)
         if self.setting.kind is Kind.SECRET:
             field.setEchoMode(QLineEdit.EchoMode.Password)
         field.editingFinished.connect(self._on_finished)

@@ -20,13 +20,15 @@ from PySide6.QtWidgets import (
 
 from kvstudio.case.values import Case
 from kvstudio.ui import icons, setting_notes, theme
-from kvstudio.ui.panels.setting_row import SettingRow
+from kvstudio.ui.panels.setting_row import SettingRow, effective_width
 from kvstudio.ui.settings_table import ADVANCED, BY_FIELD, MAIN, NOT_MARKED
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Size, Space, Step
 from kvstudio.ui.widgets.basic import Label, LinkButton, Rule, SectionLabel, Surface
 
 _ROW_GAP = 6
+#: Margins, dot, name, flag and control of a row.
+_LEFT_OF_EFFECTIVE = Size.SETTINGS - 56
 _SMALLEST_MAX = 131072
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -91,7 +93,7 @@ class SettingsPanel(Surface):
         layout.setSpacing(0)
         layout.addLayout(top)
         layout.addWidget(scroll, 1)
-        self.setFixedWidth(Size.SETTINGS)
+        self.setFixedWidth(_LEFT_OF_EFFECTIVE + effective_width())
 
     def _on_scrollable(self, _least: int, most: int) -> None:
         # The scroll bar stands in the margin, so that no row gets narrower.
