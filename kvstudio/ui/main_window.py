@@ -431,9 +431,8 @@ class MainWindow(QMainWindow):
 
     def _show_state(self) -> None:
         case = self.store.case
-        failed = case.diagnosis is not None and case.diagnosis.outcome == "failed"
-        last = case.runs[-1] if case.runs else None
-        verified = last is not None and last.outcome == "verified" and last.config == case.config
+        # With a log or a result below, the next step is there.
+        is_open = self._work is not None and self._work.run_panel.is_open
         can_launch = case.model is not None and case.binary is not None and not self.is_running
         if self._work is not None:
             why_not = "" if case.binary else tr("No llama-server was found: choose one first")
@@ -443,7 +442,7 @@ class MainWindow(QMainWindow):
             has_log=bool(case.log or case.runs),
             has_binary=case.binary is not None,
             running=self.is_running,
-            primary=not failed and not verified,
+            primary=not is_open,
         )
 
     def _show_binaries(self) -> None:
