@@ -25,7 +25,7 @@ def contents(
     files = [
         ("report.md", markdown.render(report).encode()),
         ("report.txt", text.render(report).encode()),
-        ("report.json", _json(to_json(report)).encode()),
+        ("report.json", _json(to_json(report, with_log=False)).encode()),
         ("environment.txt", _environment(report).encode()),
     ]
     if report.log:

@@ -9,9 +9,9 @@ from kvstudio.report.values import Report
 SCHEMA = "kvstudio.report/1"
 
 
-def to_json(report: Report) -> dict[str, Any]:
+def to_json(report: Report, with_log: bool = True) -> dict[str, Any]:
     """Fields with what would tell the missing ones, the key line, the log's lines and the list of redactions."""
-    log = excerpt(report.log, None, report.redactions)
+    log = excerpt(report.log if with_log else (), None, report.redactions)
     key = report.key_line
     return {
         "schema": SCHEMA,

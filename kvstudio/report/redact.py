@@ -109,21 +109,31 @@ _COMMON_USERS = frozenset(
         "build",
     )
 )
+
+
+def _one_of(*words: str) -> re.Pattern[str]:
+    return re.compile("|".join(re.escape(word) for word in words))
+
+
 #: Words one of which a line must have before the patterns are tried on it: most lines of a long log have none.
-_KEY_WORDS = ("-key", "-hft", "hf-token", "earer", "EARER", "KEY", "key", "ecret", "ECRET", "pass", "PASS", "_token",
-              "TOKEN", "-token", "token=", "://", "sig=")  # fmt: skip
-_FORM_WORDS = ("hf_", "sk-", "gh", "glpat-", "AKIA", "eyJ")
+_KEY_WORDS = re.compile(
+    "-key|-hft|api_?key|access_?key|auth_?key|[Bb]earer|BEARER|secret|passw|(?:hf|auth|access)[_-]?token|[?&]token=|[?&]key=|"
+    r"sig=|KEY|Key|SECRET|Secret|PASS|Pass|TOKEN|Token|://\S*@"
+)
+_FORM_WORDS = _one_of("hf_", "sk-", "gho_", "ghp_", "ghs_", "ghu_", "ghr_", "github_pat_", "glpat-", "AKIA", "eyJ")
 _PROMPTS = (_PROMPT_FLAGS, _PROMPT_LINES, _PROMPT_JSON, _PROMPT_QUOTED_JSON)
-_PROMPT_WORDS = ("-p ", "-p=", "-prompt", "-sys", "prompt: ", '"prompt', "content", '"input', "suffix", "_prompt")
-_HOME_WORDS = ("/home/", "Users", "/root")
+_PROMPT_WORDS = _one_of(
+    "-p ", "-p=", "-prompt", "-sys", "prompt: ", '"prompt', '_prompt"', "content", "input", "suffix"
+)
+_HOME_WORDS = _one_of("/home/", "Users", "/root")
 _HOSTS = (
-    (_JOURNAL_HOST, "name of the machine, from the journal", ("]: ",)),
-    (_RPC_HOST, "host of an RPC server", ("RPC", "--rpc")),
-    (_FLAG_HOST, "address given to --host", ("--host",)),
-    (_URL_HOST, "host in an address line", ("://",)),
+    (_JOURNAL_HOST, "name of the machine, from the journal", _one_of("]: ")),
+    (_RPC_HOST, "host of an RPC server", _one_of("RPC", "--rpc")),
+    (_FLAG_HOST, "address given to --host", _one_of("--host")),
+    (_URL_HOST, "host in an address line", _one_of("://")),
 )
 _SHORT = 6  # a secret shorter than this is hidden only where its flag stands, not wherever the letters occur
-_LIMIT = 32  # different values of one kind; beyond it a log is not a log
+_LIMIT = 1000  # different values of one kind
 
 
 def find(texts: Iterable[str], identity: Identity | None = None, keys: Iterable[str] = ()) -> tuple[Redaction, ...]:
@@ -172,8 +182,10 @@ def apply(text: str, redactions: tuple[Redaction, ...]) -> tuple[Span, ...]:
     at = 0
     for start, end, token in hits:
         if start < at:
-            if end > at:
-                at = end  # the rest of an overlapping secret goes too
+            if end > at:  # the rest of an overlapping secret goes with the one before
+                last = spans[-1]
+                spans[-1] = Span(text[last.start : end], last.token, last.start)
+                at = end
             continue
         if start > at:
             spans.append(Span(text[at:start], None, at))
@@ -304,7 +316,7 @@ class _Finder:
 
     def _look_for_keys(self, line: str) -> None:
         for patterns, words in ((_KEY_PLACES, _KEY_WORDS), (_KEY_FORMS, _FORM_WORDS)):
-            if not _any_in(words, line):
+            if words.search(line) is None:
                 continue
             for reason, pattern in patterns:
                 for match in pattern.finditer(line):
@@ -312,14 +324,14 @@ class _Finder:
                     if value and not set(value) <= set("*•.x"):  # already masked by whoever printed it
                         for single in value.split(",") if "api-key" in reason else (value,):
                             self._put(self._keys, single, reason)
-        for pattern in _PROMPTS if _any_in(_PROMPT_WORDS, line) else ():
+        for pattern in _PROMPTS if _PROMPT_WORDS.search(line) else ():
             for match in pattern.finditer(line):
                 value = _matched(match)
                 if value and len(value) > 1:
                     self._put(self._prompts, value, "text of a prompt")
 
     def _look_for_people(self, line: str) -> None:
-        for match in _HOME.finditer(line) if _any_in(_HOME_WORDS, line) else ():
+        for match in _HOME.finditer(line) if _HOME_WORDS.search(line) else ():
             home = match["v"].replace("\\\\", "\\")
             user = match["u1"] or match["u2"] or match["u3"] or ""
             if user == "Shared" or (match["u1"] and user == "linuxbrew"):
@@ -332,7 +344,7 @@ class _Finder:
 
     def _look_for_addresses(self, line: str) -> None:
         for pattern, reason, words in _HOSTS:
-            for match in pattern.finditer(line) if _any_in(words, line) else ():
+            for match in pattern.finditer(line) if words.search(line) else ():
                 self._host(match["v"], reason)
         flagged = set(re.findall(r"--host[ =](\S+)", line)) if "--host" in line else set()
         for pattern, dots in ((_IPV4, line.count(".") > 2), (_IPV6, line.count(":") > 1)):
@@ -357,15 +369,12 @@ class _Finder:
             values[value] = reason
 
 
-def _any_in(words: tuple[str, ...], line: str) -> bool:
-    return any(word in line for word in words)
-
-
 def _matched(match: re.Match[str]) -> str | None:
     named = match.groupdict()
     return named.get("v") or named.get("q") or named.get("s")
 
 
+@lru_cache(maxsize=4096)
 def _tells(address: str) -> bool:
     """Whether an address says something about a network: not loopback, not "any", not a version number's accident."""
     try:

@@ -20,7 +20,7 @@ from kvstudio.ui import icons
 from kvstudio.ui.models.log_model import Filter, LogModel, Mark
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Size, Space, Step
-from kvstudio.ui.widgets.basic import Label, Rule, Surface
+from kvstudio.ui.widgets.basic import ElidedLabel, Rule, Surface
 from kvstudio.ui.widgets_run.diagnosis_card import DiagnosisCard
 from kvstudio.ui.widgets_run.log_view import LogView
 from kvstudio.ui.widgets_run.running_card import RunningCard
@@ -56,7 +56,9 @@ class RunLogPage(QWidget):
         self.search.setPlaceholderText(tr("Search the log"))
         self.search.setAccessibleName(tr("Search the log"))
         self.search.setClearButtonEnabled(True)
-        self.search.setFixedSize(200, Size.CONTROL)
+        self.search.setFixedHeight(Size.CONTROL)
+        self.search.setMinimumWidth(110)
+        self.search.setMaximumWidth(200)
         glass = QAction(icons.icon("search", "muted"), "", self.search)
         self.search.addAction(glass, QLineEdit.ActionPosition.LeadingPosition)
         self._search_timer = QTimer(self)
@@ -80,13 +82,14 @@ class RunLogPage(QWidget):
         self.checks_button = self._tool("check-circle", tr("Checks"), "logChecks")
         self.checks_button.clicked.connect(self.checks_requested)
         self.checks_button.hide()
-        self._count = Label(step=Step.SMALL, role="muted")
+        self._count = ElidedLabel(step=Step.SMALL, role="muted")
+        self._count.setAlignment(Qt.AlignmentFlag.AlignRight)
         for widget in (self.search, self.filter, self.follow, self.key_button, self.checks_button):
             row.addWidget(widget)
             if widget is self.filter:
                 row.addSpacing(Space.XS)
-        row.addStretch(1)
-        row.addWidget(self._count)
+        row.setStretch(0, 100)
+        row.addWidget(self._count, 1)
 
         self.view = LogView()
         self.view.setModel(self.model)
