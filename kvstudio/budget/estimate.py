@@ -73,6 +73,7 @@ def estimate(
             *effective.errors,
             *effective.notes,
             *explain.model_notes(model, effective),
+            *(note for note in (explain.fit_note(effective, config, parts),) if note),
             *extra_notes(config, extras),
         ),
     )

@@ -4,11 +4,15 @@ from kvstudio.budget.cache_types import cache_type, row_bytes
 from kvstudio.budget.kv import CacheBuffer
 from kvstudio.budget.placement_values import Placement
 from kvstudio.budget.recurrent import StateBuffer
-from kvstudio.budget.values import EffectiveConfig
+from kvstudio.budget.values import DeviceBudget, EffectiveConfig
 from kvstudio.budget.weights import WeightBuffer
+from kvstudio.header.values import Shard
+from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.architectures import CacheClass
 from kvstudio.model.values import ModelInfo
+from kvstudio.units import MIB
 
+FIT_TARGET_MIB = 1024  # what --fit leaves free on every device unless told otherwise
 _OFF_BY = 0.1  # the popular formula is worth a word from 10 % on
 
 
@@ -109,6 +113,38 @@ def state(model: ModelInfo, effective: EffectiveConfig, part: StateBuffer) -> st
     return f"Recurrent state of {layers} for {slots}{more}; the context length does not matter."
 
 
+def incomplete(shard: Shard) -> str:
+    """What to say of a file that is shorter than its tensors."""
+    return f"incomplete download: {shard.size_bytes:,} of {shard.need_bytes:,} bytes of {shard.path}; it will not load."
+
+
+def fit_note(effective: EffectiveConfig, config: LaunchConfig, devices: tuple[DeviceBudget, ...]) -> str | None:
+    """Whether `--fit`, on by default, will change this launch, and what keeps it from doing so."""
+    if not effective.fit or effective.split_mode == "tensor" or any(d.free_bytes is None for d in devices):
+        return None
+    targets = config.fit_target or (FIT_TARGET_MIB,)
+    short = [
+        (device.name, target)
+        for device, target in zip(devices, targets * len(devices) if len(targets) == 1 else targets, strict=False)
+        if (device.free_bytes or 0) - _measured(device) < target * MIB
+    ]
+    if not short:
+        return None
+    name, target = short[0]
+    says = f"--fit is on and less than {target} MiB would stay free on {name}: "
+    if effective.n_gpu_layers != -1 or effective.overrides or any(config.tensor_split or ()):
+        return (
+            says
+            + ("it changes nothing, since " if config.n_ctx else "it can only shorten the context, since ")
+            + ("layers were placed by hand.")
+        )
+    return says + ("llama.cpp will move layers to the CPU." if config.n_ctx else "llama.cpp will shorten the context.")
+
+
+def _measured(device: DeviceBudget) -> int:
+    return device.model_bytes + device.kv_bytes + device.rs_bytes + device.compute_bytes
+
+
 def model_notes(model: ModelInfo, effective: EffectiveConfig) -> tuple[str, ...]:
     """What to know about this model besides its numbers."""
     notes = list(model.notes)
@@ -116,6 +152,7 @@ def model_notes(model: ModelInfo, effective: EffectiveConfig) -> tuple[str, ...]
         notes.append(f"estimated: the file lacks {', '.join(model.missing_keys)}.")
     if model.header.missing_shards:
         notes.append(f"missing files of the split model: {', '.join(model.header.missing_shards)}.")
+    notes += [incomplete(shard) for shard in model.header.shards if not shard.complete]
     if effective.flash_attn_on is None:
         notes.append("whether flash attention stays on here only the log can tell.")
     if model.hparams["cache"] is CacheClass.DSV4 and effective.n_parallel > 1:

@@ -10,13 +10,13 @@ from typing import Any
 
 from kvstudio.budget.effective import resolve
 from kvstudio.budget.estimate import estimate
+from kvstudio.budget.explain import FIT_TARGET_MIB
 from kvstudio.budget.values import Budget
 from kvstudio.devices.values import Device
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
 from kvstudio.units import MIB
 
-_DEFAULT_TARGET_MIB = 1024
 _DEFAULT_MIN_CTX = 4096
 _U32 = 2**32
 _CELL_PAD = 256
@@ -131,9 +131,9 @@ class _Fitter:
         self._margins = self._targets(config)
 
     def _targets(self, config: LaunchConfig) -> list[int]:
-        typed = config.fit_target or (_DEFAULT_TARGET_MIB,)
+        typed = config.fit_target or (FIT_TARGET_MIB,)
         n = max(1, len(self._names))
-        spread = typed * n if len(typed) == 1 else (*typed, *((_DEFAULT_TARGET_MIB,) * n))
+        spread = typed * n if len(typed) == 1 else (*typed, *((FIT_TARGET_MIB,) * n))
         return [target * MIB for target in spread[:n]]
 
     def _measure(self, config: LaunchConfig) -> Budget:

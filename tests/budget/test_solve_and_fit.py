@@ -125,3 +125,18 @@ def test_fit_on_the_cpu_only_shortens() -> None:
     small = Device("Host", "CPU", total_bytes=12 * GIB, free_bytes=11 * GIB)
     assert dict(fit(LLAMA, LaunchConfig(), (), small).changes).keys() == {"n_ctx"}
     assert fit(LLAMA, LaunchConfig(n_ctx=131072), (), small).status == "blocked"
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ({}, "will shorten the context"),
+        ({"n_ctx": 65536}, "will move layers"),
+        ({"n_ctx": 65536, "n_gpu_layers": 33}, "changes nothing"),
+        ({"n_gpu_layers": 33}, "only shorten the context"),
+    ],
+)
+def test_the_budget_says_what_fit_will_do(typed: dict[str, Any], says: str) -> None:
+    assert any(says in note for note in estimate(LLAMA, LaunchConfig(**typed), gpus(6)).notes)
+    quiet = estimate(LLAMA, LaunchConfig(fit=False, **typed), gpus(6)).notes
+    assert not any("--fit" in note for note in quiet)
