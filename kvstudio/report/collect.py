@@ -231,7 +231,7 @@ def _n_ctx(seen: Observed) -> str | None:
     printed = seen.facts.settings.get("n_ctx")
     value = printed or (str(seen.effective.n_ctx) if seen.effective else None)
     trained = seen.model.n_ctx_train if seen.model else 0
-    typed = "-c not given" if seen.config.n_ctx is None else f"-c {seen.config.n_ctx}"
+    typed = f"-c {seen.config.n_ctx}" if _is_typed(seen, "n_ctx") else "-c not given"
     if value is None:
         return _only_config(seen, seen.config.n_ctx, typed)
     notes = [typed] if seen.command_known else []
@@ -242,7 +242,7 @@ def _n_ctx(seen: Observed) -> str | None:
 def _n_parallel(seen: Observed) -> str | None:
     printed = seen.facts.settings.get("n_seq_max")
     value = printed or (str(seen.effective.n_parallel) if seen.effective else None)
-    typed = "-np not given" if seen.config.n_parallel is None else f"-np {seen.config.n_parallel}"
+    typed = f"-np {seen.config.n_parallel}" if _is_typed(seen, "n_parallel") else "-np not given"
     if value is None:
         return _only_config(seen, seen.config.n_parallel, typed)
     unified = seen.facts.settings.get("kv_unified") or (
@@ -265,7 +265,8 @@ def _cache_type(letter: str) -> Callable[[Observed], str | None]:
 
 
 def _n_gpu_layers(seen: Observed) -> str | None:
-    typed = "-ngl not given" if seen.config.n_gpu_layers is None else f"-ngl {_layers(seen.config.n_gpu_layers)}"
+    layers = seen.config.n_gpu_layers
+    typed = f"-ngl {_layers(layers)}" if layers is not None and _is_typed(seen, "n_gpu_layers") else "-ngl not given"
     printed = seen.facts.settings.get("offloaded")
     if printed is None and seen.offloaded is not None:
         printed = f"{seen.offloaded[0]}/{seen.offloaded[1]}"
@@ -273,6 +274,13 @@ def _n_gpu_layers(seen: Observed) -> str | None:
         return _only_config(seen, seen.config.n_gpu_layers, typed) or (typed if seen.command_known else None)
     words = "{} of {} layers on GPU".format(*printed.split("/"))
     return f"{words} ({typed})" if seen.command_known else words
+
+
+def _is_typed(seen: Observed, name: str) -> bool:
+    """Whether a setting stands in the command; beside the command of a log there are settings the log printed."""
+    if getattr(seen.config, name) is None:
+        return False
+    return not seen.from_log or any(arg.field == name for arg in seen.config.layout)
 
 
 def _only_config(seen: Observed, value: int | None, typed: str) -> str | None:

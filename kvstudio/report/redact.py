@@ -133,6 +133,7 @@ _HOSTS = (
     (_URL_HOST, "host in an address line", _one_of("://")),
 )
 _SHORT = 6  # a secret shorter than this is hidden only where its flag stands, not wherever the letters occur
+_ALWAYS_NUMBERED = ("IP", "KEY", "PROMPT")
 _LIMIT = 1000  # different values of one kind
 
 
@@ -146,7 +147,20 @@ def find(texts: Iterable[str], identity: Identity | None = None, keys: Iterable[
     for text in kept:
         for line in text.split("\n"):
             finder.look(line)
-    return count(finder.redactions(), kept)
+    return _renumbered(count(finder.redactions(), kept))
+
+
+def _renumbered(redactions: tuple[Redaction, ...]) -> tuple[Redaction, ...]:
+    """Tokens counted again from 1, now that those that stand nowhere are gone."""
+    seen: dict[str, int] = {}
+    found = []
+    for redaction in redactions:
+        match = re.fullmatch(r"(.*?)(?: (\d+))?", redaction.token)
+        name = match[1] if match else redaction.token
+        seen[name] = seen.get(name, 0) + 1
+        numbered = seen[name] > 1 or name in _ALWAYS_NUMBERED
+        found.append(replace(redaction, token=f"{name} {seen[name]}" if numbered else name))
+    return tuple(found)
 
 
 def count(redactions: tuple[Redaction, ...], texts: Iterable[str]) -> tuple[Redaction, ...]:

@@ -117,6 +117,9 @@ def test_settings_a_log_prints_are_no_command_but_a_command_in_it_is(log: tuple[
     typed = build_from_log(log, None, replace(parse_argv(words), n_batch=2048))
     assert typed.field("command").value == "llama-server -m '/data/my model.gguf' -c 8192 --api-key sesame-street"
     assert "[KEY 1]" in markdown.render(typed)
+    assert typed.field("n_parallel").value == "4 slots, unified (-np not given)"
+    beside = build_from_log((), None, replace(parse_argv(words), n_parallel=4))
+    assert beside.field("n_ctx").value == "-c 8192"
 
 
 def test_devices_and_their_free_memory_are_read_from_a_listing_in_the_log() -> None:

@@ -78,7 +78,7 @@ def test_who_we_are_is_hidden_where_no_form_betrays_it() -> None:
     me = Identity(home="/srv/people/zoe", user="zoe", hosts=("atlas.firm.lan", "atlas"), others=("bob",))
 
     assert hidden("zoe@atlas runs /srv/people/zoe/x for bob; atlases and zoeys stay", me) == (
-        "[USER]@[HOST 2] runs [HOME]/x for [USER 2]; atlases and zoeys stay"
+        "[USER]@[HOST] runs [HOME]/x for [USER 2]; atlases and zoeys stay"
     )
     assert hidden("atlas.firm.lan", me) == "[HOST]"
 
