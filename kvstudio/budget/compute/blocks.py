@@ -593,8 +593,9 @@ class Blocks(Graph):
         return self.logits(cur, extra=extra)
 
     def logits(self, cur: Tensor, *, extra: int = 0) -> Tensor:
-        self.embd = cur
-        cur.is_output = True
+        if self.embd is None:
+            self.embd = cur
+            cur.is_output = True
         out = self.r.weight("output.weight")
         if out is not None:
             cur = self.mm(out, cur, self.r.weight("output.scale"))

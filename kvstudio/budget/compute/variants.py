@@ -141,9 +141,9 @@ class Deci(Decoder):
             cur = g.mm(g.need(il, "attn_output"), cur)
         elif layer.n_head > 0:
             cur = self.attention(il, cur)
-        cur, inp = self.select(il, cur, inp)
         if layer.n_ff == 0:
-            return inp if layer.n_head == 0 else cur
+            return inp  # llama.cpp passes the input on, whatever attention made of it
+        cur, inp = self.select(il, cur, inp)
         mid = g.add(cur, inp) if layer.n_head > 0 else cur
         return g.add(self.feed_forward(il, self.normed(mid, il, "ffn_norm")), mid)
 
@@ -177,6 +177,13 @@ class NoCache(Decoder):
         self.base = self.g.attn_input_no_cache()
 
 
+class AfMoe(GatedDecoder):
+    """The attention branch is normalised before the last layer picks its rows."""
+
+    def attention(self, il: int, cur: Tensor) -> Tensor:
+        return self.normed(super().attention(il, cur), il, "post_attention_norm")
+
+
 class PlainMla(MlaDecoder):
     """Latent attention without the absorbed form (PLM, MiniCPM 3)."""
 
@@ -195,22 +202,31 @@ class PlainMla(MlaDecoder):
         mid = g.add(g.scale(cur), inp)
         return g.add(g.scale(g.ffn(il, self.normed(mid, il, "ffn_norm"), "silu")), mid)
 
+    def finish(self, cur: Tensor) -> None:
+        g = self.g
+        if g.r.arch == "plm":
+            super().finish(cur)
+            return
+        cur = g.build_norm(cur, g.r.weight("output_norm.weight"), None, "rms", -1)
+        g.embd = cur
+        cur.is_output = True
+        g.logits(g.scale(cur))
+
 
 def _caps(g: Blocks) -> int:
     return _SOFT_CAP_OPS if g.r.number("final_logit_softcapping") else 0
 
 
 BUILDERS: dict[str, Callable[[Blocks], None]] = {
-    "afmoe": lambda g: GatedDecoder(
-        g, Style(scale_embd="plain", rope="step", norm_w=None, gating="key:sigmoid", shexp="plain",
-                 attn_post="post_attention_norm", ffn_post="post_ffw_norm", ffn_post_pinned=True)
+    "afmoe": lambda g: AfMoe(
+        g, Style(scale_embd="plain", rope="step", norm_w=None, gating="key:sigmoid", shexp="plain", ffn_post="post_ffw_norm", ffn_post_pinned=True)
     ).build(),
     "laguna": lambda g: GatedDecoder(g, Style(norm_w=None, gating="key:sigmoid", shexp="plain")).build(),
     "step35": lambda g: GatedDecoder(
         g, Style(norm_w=None, gating="key:sigmoid", shexp="plain", rope_factors=True, late_rows="before_norm")
     ).build(),
-    "muse-glimmer": lambda g: GatedDecoder(
-        g, Style(rope="swa", attn_post="post_attention_norm", ffn_post="post_ffw_norm", head_extra=1 + _caps(g))
+    "muse-glimmer": lambda g: AfMoe(
+        g, Style(rope="swa", ffn_post="post_ffw_norm", head_extra=1 + _caps(g))
     ).build(),
     "spark2_5": lambda g: GatedDecoder(g, Style(act="gelu")).build(),
     "llama4": lambda g: Llama4(
