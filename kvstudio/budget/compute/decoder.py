@@ -15,12 +15,14 @@ from kvstudio.budget.compute.tensor import F32, Tensor
 class Style:
     """What one architecture does.
 
-    `norm`: rms or layer. `rope`: which layers rotate: all, none, swa, step (all but each n-th), custom per `no_rope`.
-    `pos`: learned positions are added to the embedding. `qk_norm`: before the rotation per head (`head`), over the whole
-    row (`row`; `flat` where the row is rebuilt from heads), or behind it (`after`). `q_scale`: Q is scaled after the rotation. `residual`: `seq` or one of the
-    parallel orders. `gating` `key:x`: from the header, `x` where it says nothing; `norm_w` None: from the header.
-    `shexp`: shared experts, plain or weighted by a gate (`gated`, `silu_div`). `ffn_norm`: weight that normalises the feed-forward input. `attn_post`/`ffn_post`: norms of the
-    branch before it is added.
+    `norm`: rms or layer. `rope`: which layers rotate: all, none, swa, step (all but each n-th), key (as the file says).
+    `pos`: learned positions are added to the embedding. `qk_norm`: before the rotation per head (`head`) or over the
+    whole row (`row`; `flat` where the row is rebuilt from heads), behind it (`after`). `q_scale`: Q is scaled after the
+    rotation. `residual`: `seq` or one of the parallel orders. `gating` `key:x`: from the header, `x` where it says
+    nothing; `norm_w` None: from the header. `shexp`: shared experts, plain or weighted by a gate (`gated`, `silu_div`).
+    `ffn_norm`: weight that normalises the feed-forward input. `attn_post`/`ffn_post`: norms of the branch before it is
+    added. `late_rows`: the rows asked for are picked behind all layers, before or after the last norm. `head_extra`:
+    scalings behind the logits.
     """
 
     norm: str = "rms"
@@ -50,7 +52,6 @@ class Style:
     branch_scale: bool = False
     residual_first: bool = False
     late_rows: str = ""
-    sub_norms: bool = False
 
 
 class Decoder:

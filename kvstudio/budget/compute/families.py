@@ -103,7 +103,9 @@ STYLES: dict[str, Style] = {
     "mellum": Style(),
     "qwen2vl": Style(),
     "paddleocr": Style(),
-    "gpt-oss": Style(sinks=True, late_rows="before_norm", ffn_norm="post_attention_norm", norm_w=False, gating="softmax_weight"),
+    "gpt-oss": Style(
+        sinks=True, late_rows="before_norm", ffn_norm="post_attention_norm", norm_w=False, gating="softmax_weight",
+    ),
 }  # fmt: skip
 
 

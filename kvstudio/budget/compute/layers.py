@@ -1,4 +1,4 @@
-"""Which layers a graph needs to build: equal neighbours leave the allocator where it was, so a few of them stand for all."""
+"""Which layers a graph needs to build: equal neighbours leave the allocator as it was, so a few stand for all."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +9,8 @@ from kvstudio.header.values import ArrayValue
 #: Layers kept at the start of a repetition, in whole periods: holes settle within five.
 KEPT_FIRST_LAYERS = 5
 KEPT_FIRST_PERIODS = 2
+#: So many times more where devices work on what the host holds: copies of all sizes take longer to find their holes.
+MIXED_TIMES = 3
 _LONGEST_PERIOD = 12
 #: Hidden rules by position that no weight and no number of the layer shows.
 _MODULO_KEYS = ("n_no_rope_layer_step", "rescale_every_n_layers", "moe_every_n_layers")
@@ -43,6 +45,8 @@ def kept_layers(reserve: Reserve, times: int = 1) -> Kept:
     n = reserve.model.n_layer
     if reserve.arch in HOLD_PER_LAYER or n <= KEPT_FIRST_LAYERS:
         return all_layers(reserve)
+    if reserve.placement.devices and _is_mixed(reserve):
+        times = max(times, MIXED_TIMES)
     signatures = _signatures(reserve)
     runs = _by_device(reserve)
     probation: set[int] = set()
@@ -62,6 +66,13 @@ def kept_layers(reserve: Reserve, times: int = 1) -> Kept:
             first_of[key] = device
         keep.extend(layers)
     return Kept(tuple(keep), twins, frozenset(probation), times > 1)
+
+
+def _is_mixed(reserve: Reserve) -> bool:
+    """Whether some layers, or weights of layers, are not where the others are."""
+    if not reserve.config.kv_offload or None in reserve.placement.layer_device[:-1]:
+        return True
+    return any(p.layer is not None and p.device is None for n, p in reserve.placed.items() if n.startswith("blk."))
 
 
 def _by_device(reserve: Reserve) -> list[list[int]]:
@@ -99,7 +110,7 @@ def _signatures(reserve: Reserve) -> list[tuple[Any, ...]]:
                 layer.has_kv,
                 tuple(a[il] if il < len(a) else None for a in arrays),
                 tuple((il + 1) % step if step else 0 for step in steps),
-            )  # fmt: skip
+            )
         )
     return result
 

@@ -159,7 +159,7 @@ def backends_of(placement: Placement) -> list[Backend]:
                 reorders=t.backend == "Vulkan",
                 supports=support_of(t.backend),
                 alloc_bytes=alloc_bytes_of(t),
-            )  # fmt: skip
+            )
         )
     result.append(Backend("CPU", host, host_alignment, host_max, offloads=False, reorders=False))
     return result

@@ -89,9 +89,8 @@ class Tensor:
         self.type = type_id
         self.ne = ne
         self.src = src
-        if view_src is not None and view_src.view_src is not None:
-            view_src = view_src.view_src
-        self.view_src = view_src
+        owner = None if view_src is None else view_src.view_src
+        self.view_src: Tensor | None = view_src if owner is None else owner
         self.is_view = op in VIEW_OPS
         self.home: str | None = None
         self.weight = False

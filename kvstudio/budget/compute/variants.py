@@ -219,7 +219,8 @@ def _caps(g: Blocks) -> int:
 
 BUILDERS: dict[str, Callable[[Blocks], None]] = {
     "afmoe": lambda g: AfMoe(
-        g, Style(scale_embd="plain", rope="step", norm_w=None, gating="key:sigmoid", shexp="plain", ffn_post="post_ffw_norm", ffn_post_pinned=True)
+        g, Style(scale_embd="plain", rope="step", norm_w=None, gating="key:sigmoid", shexp="plain",
+                 ffn_post="post_ffw_norm", ffn_post_pinned=True)
     ).build(),
     "laguna": lambda g: GatedDecoder(g, Style(norm_w=None, gating="key:sigmoid", shexp="plain")).build(),
     "step35": lambda g: GatedDecoder(

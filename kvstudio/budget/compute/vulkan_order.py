@@ -165,7 +165,11 @@ class _Reorder:
         if op == "MUL" and before == "RMS_NORM":
             k = self._find(
                 j, _PULL,
-                lambda k: ops[k] == "ROPE" and nodes[k].src[0] is nodes[j] and all(s.op == "NONE" for s in nodes[k].src[1:]),
+                lambda k: (
+                    ops[k] == "ROPE"
+                    and nodes[k].src[0] is nodes[j]
+                    and all(s.op == "NONE" for s in nodes[k].src[1:])
+                ),
             )  # fmt: skip
             if k != -1:
                 rope = k
