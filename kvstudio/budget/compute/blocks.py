@@ -226,6 +226,9 @@ class Blocks(Graph):
                     qkv = self.add(qkv, self.concat(self.concat(q, k, 0), v, 0))  # type: ignore[arg-type]
             if clamp:
                 qkv = self.op("CLAMP", qkv)
+            if self.r.arch == "openelm":
+                qkv = self.reshape(qkv, head_k, n_head + 2 * n_head_kv, nt)
+                return tuple(self.view(qkv, (head_k, n, nt), qkv.nb[1:3]) for n in (n_head, n_head_kv, n_head_kv))
             row = qkv.nb[1]
             if not shaped:
                 widths = (head_k * n_head, head_k * n_head_kv, head_v * n_head_kv)

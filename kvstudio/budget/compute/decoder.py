@@ -138,15 +138,19 @@ class Decoder:
         cur, inp = self.select(il, cur, inp)
         if s.attn_post is not None:
             cur = self.normed(cur, il, s.attn_post)
-        if s.branch_scale and g.r.number("residual_scale"):
+        if self.scales_branches():
             cur = g.scale(cur)
         mid = g.add(cur, inp)
         cur = self.feed_forward(il, self.normed(mid, il, s.ffn_norm))
         if s.ffn_post is not None:
             cur = self.normed(cur, il, s.ffn_post, il if s.ffn_post_pinned else -1)
-        if s.branch_scale and g.r.number("residual_scale"):
+        if self.scales_branches():
             cur = g.scale(cur)
         return g.add(mid, cur) if s.residual_first else g.add(cur, mid)
+
+    def scales_branches(self) -> bool:
+        """MiniCPM scales even where the file does not say so."""
+        return self.s.branch_scale and (self.g.r.arch == "minicpm" or bool(self.g.r.number("residual_scale")))
 
     def rotates(self, il: int) -> bool:
         rope = self.s.rope

@@ -1,6 +1,7 @@
 """Which graph each architecture builds."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from kvstudio.budget.compute import dsa, encoder, gemma, hybrid, mla, msa, rwkv, variants
 from kvstudio.budget.compute.blocks import Blocks
@@ -79,7 +80,7 @@ STYLES: dict[str, Style] = {
                         attn_out_bias=False),
     "granite": _GRANITE,
     "granitemoe": _GRANITE,
-    "minicpm": _GRANITE,
+    "minicpm": replace(_GRANITE, scale_embd="plain"),
     "refact": Style(rope="none", attn_out_bias=False),
     "jais": Style(norm="layer", rope="none"),
     "jais2": Style(norm="layer", act="relu_sqr"),
