@@ -32,11 +32,11 @@ WORDS: tuple[str, ...] = tuple(
             *FACT_WORDS,
             "memory breakdown",
             "fit_memory_breakdown",
-            " = ",
+            "breakdown_print: ",
             "Device ",
             "devices",
             "ggml_vulkan: ",
-            "n_slots",
+            "n_slots = ",
         )
     )
 )

@@ -1,6 +1,7 @@
 """The whole table of phrases, and the cheap words that tell which rows a line can match."""
 
 from collections.abc import Iterator
+from functools import cache
 
 from kvstudio.runlog.signatures.allocators import ALLOCATORS
 from kvstudio.runlog.signatures.buffers import BUFFERS
@@ -8,6 +9,7 @@ from kvstudio.runlog.signatures.refusals import HINTS, PLANNER, REFUSALS
 from kvstudio.runlog.signatures.row import Kind, Signature
 from kvstudio.runlog.signatures.stages import OUTCOMES, PURPOSES, STAGES
 from kvstudio.runlog.signatures.wrappers import ENDS, HARMLESS, WRAPPERS
+from kvstudio.runlog.words import Finder
 
 #: Order matters within a kind: the first row of a group that matches a line speaks for it.
 SIGNATURES: tuple[Signature, ...] = (
@@ -17,33 +19,34 @@ BY_NAME: dict[str, Signature] = {signature.name: signature for signature in SIGN
 
 #: A line that one of these kinds explains is not looked at for the later ones: harmless is not a failure as well.
 _SPEAKS_ALONE = {Kind.HARMLESS}
+_MANY = {Kind.HINT, Kind.STAGE}
 
 
-def _index() -> tuple[tuple[str, tuple[Signature, ...]], ...]:
-    by_key: dict[str, list[Signature]] = {}
-    for signature in SIGNATURES:
-        for key in signature.keys:
-            by_key.setdefault(key, []).append(signature)
-    return tuple((key, tuple(rows)) for key, rows in by_key.items())
+@cache
+def _index() -> tuple[Finder, dict[str, tuple[tuple[int, Signature], ...]]]:
+    """What finds words in a message, and for each short word the rows (with their places) it can stand for."""
+    finder = Finder(key for row in SIGNATURES for key in row.keys)
+    placed = tuple(enumerate(SIGNATURES))
+    rows = {
+        short: tuple((place, row) for place, row in placed if not set(row.keys).isdisjoint(words))
+        for short, words in finder.short.items()
+    }
+    return finder, rows
 
-
-_INDEX = _index()
-_ORDER = {signature.name: place for place, signature in enumerate(SIGNATURES)}
 
 #: Substrings of which every line that matters contains at least one.
-KEYWORDS: tuple[str, ...] = tuple(key for key, _ in _INDEX)
+KEYWORDS: tuple[str, ...] = tuple(dict.fromkeys(key for row in SIGNATURES for key in row.keys))
 
 
 def matches(message: str) -> Iterator[tuple[Signature, dict[str, str]]]:
     """Rows that match a message, in table order, at most one of each kind, with the named groups that took part."""
-    candidates = {row.name: row for key, rows in _INDEX if key in message for row in rows}
-    if not candidates:
-        return
+    finder, rows = _index()
+    candidates = {place: row for word in finder.find(message) for place, row in rows[word]}
     seen: set[Kind] = set()
-    for signature in sorted(candidates.values(), key=lambda row: _ORDER[row.name]):
-        if signature.kind in seen and signature.kind not in (Kind.HINT, Kind.STAGE):
+    for _, signature in sorted(candidates.items()):
+        if signature.kind in seen and signature.kind not in _MANY:
             continue
-        found = signature.pattern.search(message)
+        found = signature.search(message)
         if found is None:
             continue
         seen.add(signature.kind)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 
 #: Letters by how often logs have them; a word is looked for from its rarest letter on, which skips most of a line.
 _COMMON_FIRST = " etaosrin|=0123456789.,:lhdcmpu_gfy-bkwvI"
@@ -39,12 +40,21 @@ def _branch(node: dict[str, dict]) -> str:  # type: ignore[type-arg]
     return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
 
 
-class Filter:
-    """Passes lines that contain one of the words, and may pass others; lines alike but for digits are asked once."""
+@cache
+def _patterns(words: tuple[str, ...]) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
+    """Pieces of words, found fast and in lines that do not matter too, and whole words, which settle it.
 
-    def __init__(self, words: Iterable[str]) -> None:
-        self._pattern = re.compile(_tree(sorted({_piece(word) for word in words})).encode())
-        self._search = self._pattern.search
+    Compiled at the first line that is read, not at start, and once.
+    """
+    pieces = _tree(sorted({_piece(word) for word in words}))
+    return re.compile(pieces.encode()), re.compile(_tree(sorted(words)).encode())
+
+
+class Filter:
+    """Passes lines that contain one of the words; lines alike but for digits are asked once."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._pieces, self._words = _patterns(words)
         self._dull: set[bytes] = set()
 
     def passes(self, line: bytes, shape: bytes | None = None) -> bool:
@@ -52,7 +62,7 @@ class Filter:
         shape = line.translate(None, _DIGITS) if shape is None else shape
         if shape in self._dull:
             return False
-        if self._search(line):
+        if self._pieces.search(line) and self._words.search(line):
             return True
         if len(self._dull) >= _MAX_SHAPES:
             self._dull.clear()
@@ -61,4 +71,22 @@ class Filter:
 
     def find(self, line: bytes) -> Iterator[int]:
         """Where in a line words may stand."""
-        return (match.start() for match in self._pattern.finditer(line))
+        return (match.start() for match in self._pieces.finditer(line))
+
+
+class Finder:
+    """Tells which words are in a text, in one pass; a word that holds another stands for it."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        words = sorted(set(words), key=len)
+        short: list[str] = []
+        for word in words:
+            if not any(other in word for other in short):
+                short.append(word)
+        #: Words to look for, each with all the words it can be part of.
+        self.short = {word: tuple(w for w in words if word in w) for word in short}
+        self._finditer = re.compile(f"(?=({_tree(sorted(short))}))").finditer
+
+    def find(self, text: str) -> set[str]:
+        """Short words in the text; longer ones that hold them may be there."""
+        return {match[1] for match in self._finditer(text)}

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
 #: A number as printed, also with a decimal comma.
 NUM = r"[0-9]+(?:[.,][0-9]+)?"
@@ -39,13 +40,22 @@ class Signature:
     name: str
     kind: Kind
     keys: tuple[str, ...]
-    pattern: re.Pattern[str]
+    pattern: str
     says: str
     source: str
     rank: int = 5
     backend: str | None = None
     stage: str | None = None
     cause: str | None = None
+
+    def search(self, message: str) -> re.Match[str] | None:
+        return _compiled(self.pattern).search(message)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled when a line first asks for it: the table is loaded at start and most rows are never needed."""
+    return re.compile(pattern)
 
 
 def row(
@@ -63,4 +73,4 @@ def row(
 ) -> Signature:
     """A Signature from plain text."""
     keys = (keys,) if isinstance(keys, str) else keys
-    return Signature(name, kind, keys, re.compile(pattern), says, source, rank, backend, stage, cause)
+    return Signature(name, kind, keys, pattern, says, source, rank, backend, stage, cause)
