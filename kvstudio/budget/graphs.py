@@ -149,7 +149,7 @@ def _compute(
         return closed_forms.compute_buffers(model, effective, placement)
     try:
         found = compute.compute_buffers(model, effective, placement, config)
-    except LookupError:  # the file lacks tensors the architecture's graph is made of
+    except (LookupError, ArithmeticError):  # the file lacks tensors or sizes the architecture's graph is made of
         return closed_forms.compute_buffers(model, effective, placement)
     return {
         name: (n_bytes, provenance, _sentence(why) or _why(effective, provenance))

@@ -107,6 +107,8 @@ def _cut(model: ModelInfo, tensor: TensorInfo, il: int | None, name: str, n_devi
         if tensor.name != "output.weight" or model.architecture == "deepseek4":
             return None
         return _Cut(1, ((tensor.shape[1], 1),), (1,))
+    if il >= model.n_layer_all:
+        return None
     if model.layers[il].is_recurrent and model.hparams["ssm_d_state"]:
         return _recurrent_cut(model, tensor, il, name)
     return _attention_cut(model, tensor, il, name, n_devices) or _ffn_cut(model, tensor, il, name)
