@@ -7,7 +7,6 @@ from kvstudio.budget.recurrent import StateBuffer
 from kvstudio.budget.values import DeviceBudget, EffectiveConfig
 from kvstudio.budget.weights import WeightBuffer
 from kvstudio.header.values import Shard
-from kvstudio.header.values import Shard
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.architectures import CacheClass
 from kvstudio.model.values import ModelInfo
