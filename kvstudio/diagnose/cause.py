@@ -134,6 +134,7 @@ _FULL = frozenset(
     {
         "cann_malloc", "cuda_malloc", "cuda_runtime", "driver_submission", "hexagon_alloc", "level_zero",
         "metal_2023_failed", "metal_buffer", "metal_bytes", "metal_command_memory", "opencl_buffer", "opencl_create",
-        "openvino_alloc", "openvino_buffer", "sycl_alloc", "sycl_memtrace", "vulkan_exception", "vulkan_size",
+        "openvino_alloc", "openvino_buffer", "sycl_alloc", "sycl_memtrace", "sycl_pool", "vulkan_exception",
+        "vulkan_size",
     }
 )  # fmt: skip

@@ -22,7 +22,7 @@ def diagnose(run: Timeline, found: Failure, texts: Texts, facts: RunFacts, budge
     key = found.group.key
     return Diagnosis(
         outcome=_outcome(found),
-        memory_class="not_memory" if ruling.cause is Cause.UNSUPPORTED else "memory",
+        memory_class=_memory_class(found, ruling.cause),
         stage=at,
         device=place.name,
         backend=place.backend,
@@ -49,6 +49,13 @@ def ended_otherwise(run: Timeline, found: Failure) -> bool:
     return any(m.place > end and m.kind in kinds and m.signature.rank > 0 for m in run.marks)
 
 
+def _memory_class(found: Failure, cause: Cause) -> str:
+    """A lost device proves no shortage by itself; a driver's other reason proves there was none."""
+    if {m.signature.name for m in found.group.marks} == {"vulkan_device_lost"}:
+        return "unknown"
+    return "not_memory" if cause is Cause.UNSUPPORTED else "memory"
+
+
 def _outcome(found: Failure) -> Outcome:
     if found.resolved:
         return Outcome.RECOVERED
@@ -56,6 +63,8 @@ def _outcome(found: Failure) -> Outcome:
 
 
 def _summary(found: Failure, at: str | None, place: where.Where, because: str) -> str:
+    if {m.signature.name for m in found.group.marks} == {"vulkan_device_lost"}:
+        return f"{quoting.sentence(found.group.key)[:-1]}: {because}."
     text = wording.memory_sentence(at, place, because, resolved=found.resolved, again=found.retried is not None)
     if found.open_retry:
         text += " llama.cpp was trying again where the text ends; how that went is not in it."

@@ -46,14 +46,16 @@ def _wants(run: Timeline) -> tuple[str, ...]:
 def _harmless(run: Timeline, harmless: tuple[Mark, ...], texts: Texts) -> Diagnosis:
     key = max(harmless, key=lambda m: (m.signature.rank, -m.place))
     unusable = key.signature.cause == "unsupported"
+    # Locking pages asks for no memory, only that what is there stays.
+    asks = key.signature.name != "mlock"
     pinned = _pinned_backend(key, texts) if key.signature.name.startswith("pinned") else None
     return Diagnosis(
         outcome=Outcome.OK,
-        memory_class="not_memory" if unusable else "memory",
+        memory_class="memory" if asks and not unusable else "not_memory",
         stage=None if unusable else key.signature.stage,
         device=f"{pinned}_Host" if pinned else None,
         backend=pinned,
-        requested_bytes=_stated_bytes(key),
+        requested_bytes=_stated_bytes(key) if asks else None,
         free_bytes=None,
         limit_bytes=None,
         cause=Cause.UNSUPPORTED if unusable else Cause.HOST_MEMORY if pinned else Cause.UNKNOWN,

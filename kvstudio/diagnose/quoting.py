@@ -11,6 +11,9 @@ MAX_EVIDENCE = 12
 MAX_QUOTED = 200
 ENDINGS = (Kind.WRAPPER, Kind.CRASH, Kind.KILLED)
 
+#: Names that are written small, also at the start of a sentence.
+_LOWER = ("llama.cpp", "ggml")
+
 #: Lines by number; those that were not kept are absent.
 Texts = Mapping[int, LogLine]
 
@@ -31,7 +34,7 @@ def says(mark: Mark) -> str:
 def sentence(mark: Mark) -> str:
     """The meaning of a line as a sentence of its own."""
     text = says(mark)
-    return f"{text[0].upper()}{text[1:]}."
+    return f"{text if text.startswith(_LOWER) else text[0].upper() + text[1:]}."
 
 
 def evidence(marks: Iterable[Mark]) -> tuple[Evidence, ...]:

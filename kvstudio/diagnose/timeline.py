@@ -99,7 +99,8 @@ def _split(events: Sequence[LogEvent]) -> list[tuple[LogEvent, ...]]:
         substance = (
             substance or (kind not in (None, Kind.START, Kind.HINT, Kind.CRASH)) or isinstance(event, BufferPrinted)
         )
-        ended = ended or kind in _FATAL
+        # A failed measurement is followed by the real load: still the same run.
+        ended = (ended or kind in _FATAL) and kind is not Kind.FIT
     runs.append(tuple(current))
     return runs
 

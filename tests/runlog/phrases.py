@@ -5,6 +5,7 @@ PHRASES: dict[str, str] = {
     "pool_flush": "CUDA pool[0]: alloc of 96.00 MiB failed, flushing 512.00 MiB of cached buffers and retrying",
     "fallback_alloc": "reorder_qw: device alloc of 1048576 bytes failed, using host memory fallback",
     "prompt_cache": "srv  alloc: failed to allocate memory for prompt cache state: std::bad_alloc",
+    "zero_buffer": "ggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 0",
     "zero_bytes": "Behavior may be unexpected when allocating 0 bytes for ggml_aligned_malloc!",
     "working_set_warning": "ggml_metal_log_allocated_size: warning: current allocated size is greater than the "
     "recommended max working set size",
@@ -12,6 +13,7 @@ PHRASES: dict[str, str] = {
     "vulkan_no_type": "ggml_vulkan: No suitable memory type found: ErrorOutOfDeviceMemory",
     "metal_vm": "ggml_metal_host_malloc: error: vm_allocate failed",
     "metal_2023_failed": "ggml_metal_add_buffer: failed to allocate 'data            ' buffer, size = 17452.67 MB",
+    "sycl_pool": "alloc: can't allocate 595701760 Bytes of memory on device/GPU",
     "sycl_memtrace": "[SYCL-MEM] alloc FAILED:  5120.000 MiB weights",
     "opencl_create": "ggml_opencl: clCreateBuffer(context, CL_MEM_READ_WRITE, size, NULL, &err) error -4 at x.cpp:1",
     "openvino_alloc": "[GPU] CL_OUT_OF_RESOURCES exception",

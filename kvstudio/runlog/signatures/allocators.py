@@ -164,6 +164,17 @@ ALLOCATORS: tuple[Signature, ...] = (
         stage="decode",
     ),
     row(
+        "sycl_pool",
+        Kind.ALLOCATOR,
+        "can't allocate ",
+        r"can't allocate (?P<bytes>\d+) [Bb]ytes of memory on device/GPU",
+        "SYCL refused {bytes} bytes for the pool of a running graph",
+        "ggml-sycl.cpp ggml_sycl_pool_leg",
+        rank=8,
+        backend="SYCL",
+        stage="decode",
+    ),
+    row(
         "sycl_alloc",
         Kind.ALLOCATOR,
         "can't allocate ",
@@ -336,7 +347,7 @@ ALLOCATORS: tuple[Signature, ...] = (
             "OUT_OF_MEMORY",
             "ErrorMemoryAllocation",
         ),
-        r"(?P<api>CUDA|ROCm|HIP|MUSA|hip|cuda)\s?(?:error)(?: \d+ at [^:]+:\d+)?: ?out of memory"
+        r"(?P<api>CUDA|ROCm|HIP|MUSA|hip|cuda)\s?(?:error)(?: \d+)?(?: at [^:]+:\d+)?: ?out of memory"
         r"|(?P<api2>CUDA|ROCm|HIP) error: \w*(?:OUT_OF_MEMORY|ErrorOutOfMemory|ErrorMemoryAllocation)"
         r"|(?P<api3>CUBLAS|cuBLAS|HIPBLAS|ROCBLAS)\w*(?: error)?[ :].*?(?:STATUS_ALLOC_FAILED|memory allocation)",
         "a call of the GPU runtime ran out of memory",

@@ -165,7 +165,7 @@ HINTS: tuple[Signature, ...] = (
         r"n_ctx(?:_seq|_per_seq)? \((?P<a>\d+)\) > n_ctx_train \((?P<b>\d+)\)",
         "the context of {a} tokens is longer than the {b} the model was trained for", "llama-context.cpp"),
     row("current_device", Kind.HINT, "current device: ",
-        r"current device: (?P<dev>-?\d+),? in function (?P<what>\S+) at (?P<why>\S+)", "it happened on device {dev}, in {what}",
+        r"current device: (?P<dev>-?\d+)(?:,? in function (?P<what>\S+) at (?P<why>\S+))?", "it happened on device {dev}",
         "ggml-cuda.cu ggml_cuda_error"),
     row("override_buffer", Kind.HINT, "buffer type overrid",
         r"tensor \S+ (?:\(\S+ \S+ \S+\) )?buffer type overrid?den to (?P<buf>\S+)|Tensor (?P<what>\S+) buffer type overrid\w+ to (?P<buf2>\S+)",

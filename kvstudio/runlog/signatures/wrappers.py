@@ -91,6 +91,8 @@ HARMLESS: tuple[Signature, ...] = (
     row("prompt_cache", Kind.HARMLESS, ("prompt cache state", "exceeds cache size limit"),
         r"failed to allocate memory for prompt cache state|exceeds cache size limit",
         "a prompt was not kept for reuse; requests still work", "server-task.cpp", rank=2, stage="host"),
+    row("zero_buffer", Kind.HARMLESS, " of size 0", r"(?:buffer|allocation) of size 0\b", "an empty request, of no consequence",
+        "ggml-alloc.c, ggml-vulkan-buffers.cpp", rank=1),
     row("zero_bytes", Kind.HARMLESS, "allocating 0 bytes", r"allocating 0 bytes for ggml_", "an empty request, of no consequence", "ggml.c",
         rank=1),
     row("zero_cuda", Kind.HARMLESS, "allocating ", r"allocating\s+0\.00 MiB on device", "an empty request, of no consequence",
