@@ -6,6 +6,7 @@ read at build 11434.
 
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
+from kvstudio.budget.compute.mla import MlaDecoder
 from kvstudio.budget.compute.recurrent import States
 from kvstudio.budget.compute.tensor import Tensor
 
@@ -251,6 +252,140 @@ class Lfm2(HybridDecoder):
         self.g.head(cur, norm=norm)
 
 
+class Plamo2(HybridDecoder):
+    """Mamba with heads, its own projections and norms around both branches."""
+
+    def __init__(self, g: Blocks) -> None:
+        style = Style(
+            attn_post="post_attention_norm",
+            ffn_post="post_ffw_norm",
+            ffn_post_pinned=True,
+            act="swiglu",
+            attn_out_bias=False,
+        )
+        super().__init__(g, style, "plamo2")
+
+    def attention(self, il: int, cur: Tensor) -> Tensor:
+        if not self.g.r.layers[il].is_recurrent:
+            return Decoder.attention(self, il, cur)
+        return self.mamba(il, cur)
+
+    def mamba(self, il: int, cur: Tensor) -> Tensor:
+        g, states, hp = self.g, self.states, self.g.model.hparams
+        assert states is not None
+        kernel, inner, d_state, n_head, groups = (
+            int(hp[k]) for k in ("ssm_d_conv", "ssm_d_inner", "ssm_d_state", "ssm_dt_rank", "ssm_n_group")
+        )  # fmt: skip
+        n, seqs, head = states.per_seq, states.n_seqs, inner // n_head
+        width = inner + 2 * groups * d_state
+        old = g.reshape(states.load("r", il), kernel - 1, width, seqs)
+        zx = g.permute(g.mm(g.need(il, "ssm_in"), g.reshape(cur, cur.ne[0], n, seqs)), 0, 2, 1, 3)
+        zx = g.cont(zx, 2 * head, n_head, n, seqs)
+        x, z = (g.view(zx, (head, n_head, n, seqs), zx.nb[1:]) for _ in "xz")
+        x = g.cont(x, inner, n, seqs)
+        both = g.concat(old, g.transpose(x), 0)
+        last = g.view(both, (kernel - 1, inner, seqs), both.nb[1:3])
+        cache = states.state("r", il)
+        g.expand(g.cpy(last, g.view(cache, ((kernel - 1) * width * seqs,))))
+        x = g.unary(states.conv(both, g.need(il, "ssm_conv1d")))
+        mixed = g.mm(g.need(il, "ssm_x"), x)
+        b, c = (g.view(mixed, (d_state, n, seqs), mixed.nb[1:3]) for _ in "bc")
+        dt = g.view(mixed, (max(64, g.n_embd // 16), n, seqs), mixed.nb[1:3])
+        b = g.build_norm(b, g.w(il, "ssm_b_norm"), None, "rms", il)
+        c = g.build_norm(c, g.w(il, "ssm_c_norm"), None, "rms", il)
+        dt = g.mm(g.need(il, "ssm_dt"), g.build_norm(dt, g.w(il, "ssm_dt_norm"), None, "rms", il))
+        bias = g.b(il, "ssm_dt")
+        dt = dt if bias is None else g.add(dt, bias)
+        a = g.reshape(states.bare(il, "ssm_a"), 1, n_head)
+        step = (4 * head, 4 * inner, 4 * inner * n)
+        x = g.view(x, (head, n_head, n, seqs), step)
+        b, c = (g.view(v, (d_state, 1, n, seqs), (4 * d_state, *v.nb[1:3])) for v in (b, c))
+
+        def gather(rows: Tensor, ids: Tensor) -> Tensor:
+            return states.scan(g.reshape(rows, d_state, head, n_head, rows.ne[1]), x, dt, a, b, c, ids, 1)
+
+        out = states.load("s", il, gather)
+        size = inner * d_state * seqs
+        g.expand(g.cpy(g.view(out, (size,)), g.view(states.state("s", il), (size,))))
+        y = g.view(out, (head, n_head, n, seqs), step)
+        y = g.add(y, g.mul(x, g.reshape(states.bare(il, "ssm_d"), 1, n_head)))
+        y = g.glu(g.cont(z), y)
+        cur = g.mm(g.need(il, "ssm_out"), g.view(y, (inner, n, seqs), y.nb[2:4]))
+        return g.reshape(cur, cur.ne[0], n * seqs)
+
+
+class KimiLinear(MlaDecoder):
+    """Delta attention with a gate per channel; every few layers latent attention without rotation."""
+
+    def __init__(self, g: Blocks) -> None:
+        super().__init__(g, Style(norm_w=True, gating="key:sigmoid", shexp="plain", attn_out_bias=False))
+        self.states: States | None = None
+
+    def attention_inputs(self) -> None:
+        super().attention_inputs()
+        self.states = States(self.g)
+
+    def layer(self, il: int, inp: Tensor) -> Tensor:
+        g = self.g
+        normed = self.normed(inp, il, "attn_norm")
+        g.expand(normed)
+        cur = self.delta(il, normed) if g.r.layers[il].is_recurrent else self.latent_layer(il, normed)
+        cur, inp = self.select(il, cur, inp)
+        mid = g.add(cur, inp)
+        return g.add(self.feed_forward(il, self.normed(mid, il, "ffn_norm")), mid)
+
+    def query(self, il: int, cur: Tensor) -> Tensor:
+        g = self.g
+        q = g.mul_mat(g.need(il, "attn_q"), cur)
+        return q if self.absorbed else g.reshape(q, self.head_k, g.r.layers[il].n_head, g.nt)
+
+    def latent_layer(self, il: int, cur: Tensor) -> Tensor:
+        if not self.absorbed:
+            return self.attend_plain(il, cur)
+        return self.attend_latent(il, *self.latent_qkv(il, cur, rotate=False))
+
+    def delta(self, il: int, cur: Tensor) -> Tensor:
+        g, states, hp = self.g, self.states, self.g.model.hparams
+        assert states is not None
+        head, kernel, n_head = int(hp["n_embd_head_kda"]), int(hp["ssm_d_conv"]), g.r.layers[0].n_head
+        n, seqs, inner = states.per_seq, states.n_seqs, head * n_head
+        old = states.load("r", il)
+        q, k, v = (self.short_conv(il, part, old, cur, kernel, inner, head) for part in "qkv")
+        decay = g.mul_mat(g.need(il, "ssm_f_b"), g.mul_mat(g.need(il, "ssm_f_a"), cur))
+        bias = g.b(il, "ssm_dt")
+        decay = g.unary(decay if bias is None else g.add(decay, bias))
+        decay = g.mul(g.reshape(decay, head, n_head, g.nt), g.reshape(states.bare(il, "ssm_a"), 1, n_head, 1))
+        decay = g.reshape(decay, head, n_head, n, seqs)
+        beta = g.unary(g.reshape(g.mul_mat(g.need(il, "ssm_beta"), cur), 1, n_head, n, seqs))
+        state = g.reshape(states.load("s", il), head, head, n_head, seqs)
+        q, k = g.scale(g.rms_norm(q)), g.scale(g.rms_norm(k))
+        out = g.make("GATED_DELTA_NET", 0, (inner, n * seqs + head * seqs), q, k, v, decay, beta, state)
+        step = 4 * head
+        rows = g.cont(g.view(out, (head, n_head, n, seqs), (step, step * n_head, step * n_head * n)))
+        fresh = g.view(out, (head, head, n_head, seqs), (step, step * head, step * head * n_head))
+        g.expand(g.cpy(fresh, g.view(states.state("s", il), (states.width_s * seqs,))))
+        gate = g.mul_mat(g.need(il, "ssm_g_a"), g.reshape(g.reshape(cur, cur.ne[0], n, seqs), cur.ne[0], n * seqs))
+        gate = g.reshape(g.mul_mat(g.need(il, "ssm_g_b"), gate), head, n_head, n * seqs)
+        normed = g.build_norm(g.reshape(rows, head, n_head, n * seqs), g.w(il, "ssm_norm"), None, "rms", il)
+        return g.mul_mat(g.need(il, "attn_output"), g.cont(g.mul(normed, g.unary(gate)), inner, g.nt))
+
+    def short_conv(
+        self, il: int, part: str, old: Tensor, cur: Tensor, kernel: int, inner: int, head: int
+    ) -> Tensor:
+        g, states = self.g, self.states
+        assert states is not None
+        n, seqs = states.per_seq, states.n_seqs
+        step = (4 * (kernel - 1), 4 * states.width_r)
+        mine = g.view(old, (kernel - 1, inner, seqs), step)
+        x = g.reshape(g.mul_mat(g.need(il, f"attn_{part}"), cur), inner, n, seqs)
+        both = g.concat(mine, g.transpose(x), 0)
+        last = g.view(both, (kernel - 1, inner, seqs), both.nb[1:3])
+        g.expand(g.cpy(last, g.view(states.state("r", il), (kernel - 1, inner, seqs), step)))
+        weight = g.reshape(g.need(il, f"ssm_conv1d_{part}"), kernel, inner)
+        x = g.unary(g.reshape(states.conv(both, weight), inner, g.nt))
+        return g.reshape(x, head, inner // head, n, seqs)
+
+
 def _granite_hybrid(g: Blocks) -> None:
     style = Style(scale_embd="key", rope="key", rope_factors=True, branch_scale=True, shexp="plain",
                   head_extra=1 if g.r.number("logit_scale") else 0)  # fmt: skip
@@ -268,6 +403,8 @@ BUILDERS = {
     "qwen3next": lambda g: DeltaNet(g).build(),
     "qwen35": lambda g: DeltaNet(g).build(),
     "qwen35moe": lambda g: DeltaNet(g).build(),
+    "plamo2": lambda g: Plamo2(g).build(),
+    "kimi-linear": lambda g: KimiLinear(g).build(),
     "lfm2": lambda g: Lfm2(g).build(),
     "lfm2moe": lambda g: Lfm2(g).build(),
 }

@@ -61,8 +61,9 @@ class MlaDecoder(Decoder):
         latent, k_pe = self.compressed(il, cur, rotate=rotate)
         nope = self.head_k - self.rope_dim
         n_head = g.r.layers[il].n_head
-        q_nope = g.view(q, (nope, n_head, g.nt), q.nb[1:3])
-        q_pe = g.view(q, (self.rope_dim, n_head, g.nt), q.nb[1:3])
+        step = (4 * self.head_k, 4 * self.head_k * n_head)
+        q_nope = g.view(q, (nope, n_head, g.nt), step)
+        q_pe = g.view(q, (self.rope_dim, n_head, g.nt), step)
         if rotate:
             assert self.pos is not None
             q_pe = g.rope(q_pe, self.pos)
