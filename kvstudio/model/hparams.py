@@ -71,8 +71,9 @@ def _read_generic(name: str, keys: Keys) -> HParams:
     n_nextn = min(keys.number("nextn_predict_layers"), n_layer_all)
     heads = keys.per_layer("attention.head_count", n_layer_all)
     head_size = n_embd // heads[0] if heads[0] else 0
-    head_k = keys.number("attention.key_length", head_size, MAX_EMBEDDING) if heads[0] else 0
-    head_v = keys.number("attention.value_length", head_size, MAX_EMBEDDING) if heads[0] else 0
+    reads_heads = heads[0] or name == "plamo2"  # reads the keys itself: its first layer has no attention
+    head_k = keys.number("attention.key_length", head_size, MAX_EMBEDDING) if reads_heads else 0
+    head_v = keys.number("attention.value_length", head_size, MAX_EMBEDDING) if reads_heads else 0
     n_expert, n_used = _experts(name, keys, n_layer_all)
     return HParams(
         n_layer_all=n_layer_all,
