@@ -66,6 +66,8 @@ def verdict(
     `config` is what was typed (names the flag that decides), `devices` the probed ones (name processes and reasons),
     `measured_in` the run whose printed sizes the budget carries, like `run 6`.
     """
+    if budget.config.errors and budget.fits is not False:
+        return Verdict(Answer.UNKNOWN, "Will not start as it is.", _sentence(budget.config.errors[0]))
     if budget.fits is None:
         return _unknown(budget, devices)
     if budget.fits:

@@ -211,6 +211,8 @@ class History:
         return plain if isinstance(plain, dict) else {}
 
     def _unfinished(self, number: int) -> str:
+        if not self._place(number).is_dir():
+            return f"there is no run {number}"
         logs = sorted(self._place(number).glob("*.log"))
         where = f"; its log is {logs[0]}" if logs else ""
         return f"run {number} was never finished{where}"

@@ -47,9 +47,11 @@ def show(model: ModelInfo, budget: Budget) -> None:
     config = budget.config
     emit(f"{model.name} ({model.architecture}), {format_bytes(model.size_bytes)}, {config.program} b{config.build}")
     unified = ", unified" if config.kv_unified else ""
+    offloaded, layers = budget.offloaded_layers
+    where = f"{offloaded} of {layers} layers on devices" if budget.devices else f"{layers} layers in RAM"
     emit(
         f"n_ctx {config.n_ctx}, {config.n_parallel} slots{unified}, K {config.cache_type_k}, V {config.cache_type_v}, "
-        f"{budget.offloaded_layers[0]} of {budget.offloaded_layers[1]} layers on devices"
+        f"{where}"
     )
     emit("")
     emit(verdict(budget))
@@ -92,6 +94,8 @@ def verdict(budget: Budget) -> str:
             f"{KINDS.get(failure.kind, failure.kind.value)}, which asks for {format_bytes(failure.bytes)} where "
             f"{format_bytes(failure.free_bytes)} are free{limit}."
         )
+    if budget.config.errors:
+        return f"Will not start: {budget.config.errors[0]}"
     if budget.fits is None:
         return "Whether it fits is not known: the free memory of a device is unknown."
     if budget.fits is False:

@@ -65,7 +65,10 @@ def wanted_settings(pairs: Sequence[str]) -> dict[str, Any]:
         elif kind.startswith("bool"):
             found[name] = text.lower() in ("1", "true", "on", "yes")
         elif kind.startswith("tuple[float"):
-            found[name] = tuple(float(part) for part in text.split(","))
+            try:
+                found[name] = tuple(float(part) for part in text.split(","))
+            except ValueError as error:
+                raise ConfigError(f"--want {name}: {text!r} are not numbers with commas between.") from error
         else:
             found[name] = text
     return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from kvstudio.cli.output import message
 from kvstudio.devices.probe import probe
 from kvstudio.devices.snapshot import load as load_snapshot
 from kvstudio.devices.typed import parse_device
@@ -14,9 +15,10 @@ from kvstudio.devices.values import Device, Machine
 from kvstudio.errors import ConfigError, KvStudioError
 from kvstudio.header.hub import find_repo_model
 from kvstudio.header.reader import read
-from kvstudio.launch.argv import parse_argv
+from kvstudio.launch.argv import parse_argv, split_command
 from kvstudio.launch.binary import Binary, find, inspect, list_devices
 from kvstudio.launch.config import LaunchConfig
+from kvstudio.launch.rpc import unreachable
 from kvstudio.model.describe import describe
 from kvstudio.model.values import ModelInfo
 
@@ -62,6 +64,8 @@ def parse_command(tokens: list[str]) -> LaunchConfig:
         raise ConfigError(
             "no llama.cpp command line was given.", "Put it after --, like: -- llama-server -m model.gguf -c 32768"
         )
+    if len(words) == 1 and any(letter.isspace() for letter in words[0]):
+        words = list(split_command(words[0]))  # the whole command line in one pair of quotes
     return parse_argv(tuple(words))
 
 
@@ -114,16 +118,24 @@ def _inspect(path: str, _mtime_ns: int) -> Binary:
     return inspect(path)
 
 
-def live_machine(binary: Binary | None, env: tuple[tuple[str, str], ...] = ()) -> Machine:
-    """Devices as the binary lists them, merged with what the drivers know; a binary that fails is only a note."""
-    listed, note = None, ""
+def live_machine(
+    binary: Binary | None, env: tuple[tuple[str, str], ...] = (), rpc: tuple[str, ...] | None = None
+) -> Machine:
+    """Devices as the binary lists them, merged with what the drivers know; a binary that fails is only a note.
+
+    `rpc` servers that do not answer are left out, each with a note.
+    """
+    listed, notes = None, []
+    away = unreachable(rpc) if rpc else ()
+    notes += [f"RPC server {server}: {reason}" for server, reason in away]
     if binary is not None:
         try:
-            listed = list_devices(binary, env)
+            answering = tuple(s for s in rpc or () if s not in dict(away))
+            listed = list_devices(binary, env, rpc=answering)
         except KvStudioError as error:
-            note = error.message
+            notes.append(error.message)
     machine = probe(listed)
-    return replace(machine, notes=(*machine.notes, note)) if note else machine
+    return replace(machine, notes=(*machine.notes, *notes)) if notes else machine
 
 
 def typed_devices(args: argparse.Namespace) -> tuple[tuple[Device, ...], Device | None] | None:
@@ -156,5 +168,8 @@ def gather(args: argparse.Namespace, *, need_binary: bool = False) -> Inputs:
     if typed is not None:
         devices, host = typed
         return Inputs(config, model, devices, host, None, binary, build)
-    machine = live_machine(binary, config.env)
+    machine = live_machine(binary, config.env, config.rpc)
+    for note in machine.notes:
+        if note.startswith("RPC server "):
+            message(f"warning: {note}")
     return Inputs(config, model, machine.devices, machine.host, machine, binary, build)

@@ -3,9 +3,10 @@
 import argparse
 
 from kvstudio.budget.estimate import estimate
+from kvstudio.budget.explain import incomplete
 from kvstudio.cli.diagnose import show as show_diagnosis
 from kvstudio.cli.inputs import gather
-from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json, table
+from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json, message, table
 from kvstudio.cli.running import add_run_options, need_binary, options_of, run_once
 from kvstudio.units import format_bytes
 from kvstudio.verify.json import to_json
@@ -22,6 +23,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     inputs = gather(args, need_binary=True)
     need_binary(inputs)
+    for shard in inputs.model.header.shards:
+        if not shard.complete:
+            message(f"warning: {incomplete(shard)}")
     budget = estimate(inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build)
     finished = run_once(inputs, inputs.config, budget, options_of(args))
     if args.json:

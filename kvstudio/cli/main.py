@@ -7,10 +7,11 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from kvstudio import __version__
 from kvstudio.cli.output import BAD_INPUT, fail, message
-from kvstudio.errors import KvStudioError
+from kvstudio.errors import ConfigError, KvStudioError
 
 #: name: (module, one line, example). A module has `add_options(parser)` and `run(args) -> int`.
 COMMANDS = {
@@ -48,9 +49,16 @@ COMMANDS = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, as for every other bad input; the usage is what --help is for."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}.", f"See {self.prog} --help.")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The whole parser; the modules behind the commands are imported only when their command is used."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="kvstudio-cli",
         description="What a GGUF model needs on each device under llama.cpp, and why a launch was refused.",
         epilog="Exit codes: 0 done (and it fits), 3 done and it does not fit or failed, 2 bad input.",
@@ -74,7 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _command_parser(name: str) -> tuple[argparse.ArgumentParser, Callable[[argparse.Namespace], int]]:
     line, example = COMMANDS[name]
     module = import_module(f"kvstudio.cli.{name}")
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=f"kvstudio-cli {name}",
         description=line[0].upper() + line[1:] + ".",
         epilog=f"example:\n  {example}",

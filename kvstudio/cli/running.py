@@ -31,6 +31,10 @@ PHASES = {
 }
 
 
+#: More than the clocks of the system can wait for.
+_LONGEST_S = 1e9
+
+
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """The options of a test launch."""
     parser.add_argument("--prompt", default=DEFAULT_PROMPT, metavar="TEXT", help="what to ask (default: %(default)r)")
@@ -49,24 +53,30 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError("must not be negative")
-    return value
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    return int(text)
 
 
 def _share(text: str) -> float:
-    value = float(text)
+    value = _number(text)
     if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError("must be between 0 and 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0 and 1")
     return value
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError("must be more than 0")
+    value = _number(text)
+    if not 0 < value < _LONGEST_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from error
 
 
 def options_of(args: argparse.Namespace) -> LaunchOptions:

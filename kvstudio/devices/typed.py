@@ -5,7 +5,7 @@ import re
 from kvstudio.devices.listed import backend_of
 from kvstudio.devices.values import Device, DeviceSource
 from kvstudio.errors import ConfigError
-from kvstudio.units import format_bytes, parse_size
+from kvstudio.units import MIB, format_bytes, parse_size
 
 _NAME = re.compile(r"[A-Za-z][\w.-]*(?:\[[^\[\]\s]+\])?")
 _HINT = "Write it like CUDA0=24GiB or CUDA0=24GiB/22GiB (total/free)."
@@ -41,6 +41,8 @@ def _size(text: str, size: str) -> int:
         n_bytes = parse_size(size)
     except ConfigError as problem:
         raise ConfigError(f"device {text!r}: {problem.message}", _HINT) from problem
+    if 0 < n_bytes < MIB:
+        raise ConfigError(f"device {text!r}: {size.strip()} is {n_bytes} bytes; the unit is missing", _HINT)
     if n_bytes > MAX_BYTES:
         raise ConfigError(f"device {text!r}: {size.strip()} is more memory than any machine has", _HINT)
     return n_bytes

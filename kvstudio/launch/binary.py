@@ -146,15 +146,24 @@ def inspect(path: str, cache: InspectCache | None = None, timeout_s: float = VER
     return binary
 
 
-def list_devices(binary: Binary, env: Iterable[tuple[str, str]] = (), timeout_s: float = DEVICES_TIMEOUT_S) -> str:
-    """What `--list-devices` prints, with the variables of the settings.
+def list_devices(
+    binary: Binary,
+    env: Iterable[tuple[str, str]] = (),
+    timeout_s: float = DEVICES_TIMEOUT_S,
+    rpc: tuple[str, ...] = (),
+) -> str:
+    """What `--list-devices` prints, with the variables of the settings and the devices of the RPC servers `rpc`.
 
     Raises: LaunchError when the program has no such option, or fails.
     """
     if binary.flags and "--list-devices" not in binary.flags:
         says = f"{binary.path} ({binary.title}) has no --list-devices."
         raise LaunchError(says, "Use a newer llama.cpp, or type the devices.")
-    answer = ask((binary.path, "--list-devices"), child_env(env, binary), timeout_s)
+    if rpc and binary.flags and "--rpc" not in binary.flags:
+        raise LaunchError(f"{binary.path} ({binary.title}) has no --rpc.", "Choose a build with the RPC backend.")
+    # The list is printed as soon as the option is met, so the servers have to be named before it.
+    servers = ("--rpc", ",".join(rpc)) if rpc else ()
+    answer = ask((binary.path, *servers, "--list-devices"), child_env(env, binary), timeout_s)
     if answer.code != 0:
         raise _failed(binary.path, "--list-devices", answer)
     return answer.out if "vailable devices" in answer.out else answer.text
@@ -226,7 +235,8 @@ def _failed(path: str, question: str, answer: Answer) -> LaunchError:
         name = {4: "SIGILL", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 7: "SIGBUS"}.get(-answer.code, "")
         hint = "It was built for another CPU." if answer.code == -4 else "Run it in a terminal to see what it says."
         return LaunchError(f"{path} {question} crashed with signal {-answer.code} {name}".strip() + ".", hint)
-    says = f"{path} {question} failed with exit code {answer.code}: {_first_line(answer.err or answer.out)}"
+    said = _first_line(answer.err or answer.out)
+    says = f"{path} {question} failed with exit code {answer.code} and printed {said}"
     return LaunchError(says, "Run it in a terminal to see what it says.")
 
 

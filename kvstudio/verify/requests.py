@@ -16,6 +16,10 @@ HEALTH_TIMEOUT_S = 5.0
 _NOT_SUPPORTED = (400, 404, 501)
 #: What a server says, as an error of its own, when its model cannot generate.
 _NO_LOGITS = "does not support logits"
+#: What a server says when its model wrote bytes that are no text, as untrained or badly quantized ones do.
+_NO_TEXT = "model produced output that does not match"
+#: Then it is asked for letters only: what is tested is memory, not what the model has learned.
+LETTERS = "root ::= [ -~]*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,7 @@ class Conversation:
         self._endpoint = endpoint
         self._on_phase = on_phase
         self._stop = stop
+        self._letters_only = False
         self._timeout_s = options.phase_timeout_s or 24 * 3600.0
 
     def run(self) -> None:
@@ -145,9 +150,22 @@ class Conversation:
         return replace(first, says="; ".join(says))
 
     def _ask(self, prompt: Any) -> Reply:
+        reply = self._post(prompt)
+        if reply.ok or self._letters_only or _NO_TEXT not in reply.says or self._stop.is_set():
+            return reply
+        self._letters_only = True
+        return self._post(prompt)
+
+    def _post(self, prompt: Any) -> Reply:
         began = time.monotonic()
-        answer = self._client.post(self._endpoint, _body(self._endpoint, prompt, self._options), self._timeout_s)
-        return read_reply(self._endpoint, answer, time.monotonic() - began)
+        body = _body(self._endpoint, prompt, self._options)
+        if self._letters_only and self._endpoint == "/completion":
+            body["grammar"] = LETTERS
+        answer = self._client.post(self._endpoint, body, self._timeout_s)
+        reply = read_reply(self._endpoint, answer, time.monotonic() - began)
+        if reply.ok and "grammar" in body:
+            return replace(reply, says=f"{reply.says}, held to letters since the free answer was no text")
+        return reply
 
     def _ask_together(self, n: int) -> list[Reply]:
         """`n` requests at once; threads, so that they are really in the server at the same time."""

@@ -11,7 +11,8 @@ FAKE_LLAMA_SIGNAL       raise this signal number after the replay
 FAKE_LLAMA_HANG         sleep for ever after that many lines of the replay
 FAKE_LLAMA_IGNORE_TERM  ignore SIGTERM and SIGINT
 FAKE_LLAMA_GRANDCHILD   file for the process ids of two grandchildren, one of which leaves the session
-FAKE_LLAMA_BROKEN       how requests fail: `hang`, `error`, `empty`, `die` (exit on the first generation)
+FAKE_LLAMA_BROKEN       how requests fail: `hang`, `error`, `empty`, `die` (exit on the first generation),
+                        `garbage` (the model writes no text unless held to a grammar)
 FAKE_LLAMA_DIE_AFTER    exit with code 1 after that many answered generations
 FAKE_LLAMA_FLOOD        bytes of output to write as fast as possible
 FAKE_LLAMA_LOAD_DELAY   seconds between listening and being ready (503 before)
@@ -162,6 +163,10 @@ class Handler(BaseHTTPRequestHandler):
             os._exit(1)
         if broken == "error":
             self.reply(500, {"error": {"code": 500, "message": "Compute error.", "type": "server_error"}})
+            return
+        if broken == "garbage" and self.path == "/completion" and "grammar" not in asked:
+            says = "The model produced output that does not match the expected Content-only format"
+            self.reply(500, {"error": {"code": 500, "message": says, "type": "server_error"}})
             return
         with Handler.lock:
             Handler.answered += 1

@@ -98,7 +98,7 @@ def test_old_help_is_read_too() -> None:
     [
         ("os.kill(os.getpid(), signal.SIGILL)", "crashed with signal 4 SIGILL"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "crashed with signal 11 SIGSEGV"),
-        ("print('hello'); sys.exit(3)", "failed with exit code 3: hello"),
+        ("print('hello'); sys.exit(3)", "failed with exit code 3 and printed hello"),
         ("print('curl 8.5.0')", "something that is not llama.cpp's: curl 8.5.0"),
         ("print('usage: x\\n  -h, --help  show help')", "is not a program of llama.cpp"),
         ("time.sleep(60)", "did not answer within 0.6 s"),

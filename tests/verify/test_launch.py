@@ -207,6 +207,12 @@ def test_answers_that_fail_do_not_verify(tmp_path, broken, outcome, says):
     assert dict(run.phases)[Phase.GENERATE] == "failed"
 
 
+def test_a_model_that_writes_no_text_is_held_to_letters(tmp_path):
+    run = fake_launch(tmp_path, fake_config(broken="garbage"))
+    assert run.outcome is RunOutcome.VERIFIED
+    assert "held to letters" in run.prompts[0][3]
+
+
 def test_an_answer_that_never_comes_times_out(tmp_path):
     run = fake_launch(tmp_path, fake_config(broken="hang"), phase_timeout_s=1.0)
     assert run.outcome is RunOutcome.TIMED_OUT

@@ -1,4 +1,4 @@
-"""Writes tiny.gguf: a whole, small llama-shaped model (random weights) for tests and for the check of the built program."""
+"""Writes tiny.gguf: a whole, small llama-shaped model (random weights) for tests and for the check of the program."""
 
 from pathlib import Path
 
