@@ -3,6 +3,7 @@
 Source: llama.cpp b11434, src/llama.cpp (llama_prepare_model_devices).
 """
 
+from kvstudio.devices.listed import option_names
 from kvstudio.devices.values import Device
 from kvstudio.launch.config import LaunchConfig
 
@@ -23,7 +24,8 @@ def _named(devices: tuple[Device, ...], names: tuple[str, ...]) -> tuple[tuple[D
     if names == ("none",):
         return (), ()
     known = {device.name: device for device in devices}
-    short = {device.name.partition("[")[0]: device for device in devices}
+    spoken = option_names(tuple(known))
+    short = {spoken[name]: device for name, device in known.items()}
     found = [known.get(name) or short.get(name) for name in names]
     missing = [name for name, device in zip(names, found, strict=True) if device is None]
     errors = (f"--device {missing[0]}: there is no such device.",) if missing else ()

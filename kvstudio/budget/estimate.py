@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kvstudio.budget import explain, failure
+from kvstudio.budget import explain, failure, flash
 from kvstudio.budget.effective import resolve
 from kvstudio.budget.extras import (
     Extras,
@@ -49,11 +49,13 @@ def estimate(
     """
     effective = resolve(model, config, len(devices), build)
     placement = place(model, effective, devices, config, host)
+    flash_attn_on, said = flash.after_probe(model, effective, placement)
     effective = replace(
         effective,
+        flash_attn_on=flash_attn_on,
         pipeline_copies=placement.pipeline_copies,
         errors=effective.errors + placement.errors,
-        notes=effective.notes + placement.notes,
+        notes=effective.notes + placement.notes + ((said,) if said else ()),
     )
     buffers, caches = all_buffers(model, effective, placement, config)
     buffers += _extra_buffers(model, effective, placement, config, devices, build, extras)
