@@ -8,7 +8,7 @@ from kvstudio.diagnose.failure import Group
 from kvstudio.diagnose.timeline import Timeline
 from kvstudio.diagnose.values import Cause, Evidence
 from kvstudio.diagnose.where import Where
-from kvstudio.units import GIB, format_bytes
+from kvstudio.units import GIB, MIB, format_bytes
 
 #: No device takes more than this in one piece: a larger request is a wrong number.
 UNDERFLOW_BYTES = 1 << 50
@@ -16,6 +16,8 @@ UNDERFLOW_BYTES = 1 << 50
 ABSURD_STATE_BYTES = 32 * GIB
 #: Larger than the memory of any single card there is: all of a model went to one device.
 ABSURD_WEIGHTS_BYTES = 288 * GIB
+#: A device that refuses less than this does not lack this much.
+TINY_BYTES = 64 * MIB
 _HOST_ENDINGS = ("_Host",)
 
 
@@ -125,6 +127,10 @@ def _by_log(run: Timeline, where: Where, stage: str | None, facts: RunFacts, nam
     if names & {"vulkan_device_lost"} and "driver_submission" not in names:
         return Ruling(Cause.UNKNOWN, "a lost device is a driver reset; memory is only one of its reasons")
     if names & _FULL or run.named("malloc_said"):
+        if asked is not None and asked < TINY_BYTES:
+            return Ruling(
+                Cause.CAPACITY, "so small a request means that the device was full already, or cannot be used"
+            )
         return Ruling(Cause.CAPACITY, "the device had no room left for it")
     return Ruling(Cause.UNKNOWN, "no line says why it was refused")
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from kvstudio.runlog.facts import FACT_WORDS, DeviceNames, Tables, facts, mib
+from kvstudio.runlog.facts import FACT_WORDS, DeviceNames, Tables, facts, mib, size
 from kvstudio.runlog.patterns import KEYWORDS, matches
 from kvstudio.runlog.signatures.row import Kind, Signature
 from kvstudio.runlog.values import (
@@ -124,6 +124,8 @@ def _event(number: int, signature: Signature, groups: dict[str, str]) -> LogEven
 def _requested(groups: dict[str, str]) -> tuple[int | None, bool]:
     if "bytes" in groups:
         return int(groups["bytes"]), True
+    if "size" in groups:
+        return size(groups["size"]), False
     return (mib(groups["mib"]), False) if "mib" in groups else (None, True)
 
 

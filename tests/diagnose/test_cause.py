@@ -89,3 +89,9 @@ def test_a_setting_that_stopped_fitting_is_the_cause() -> None:
 def test_no_allocator_line_leaves_the_cause_open() -> None:
     remote = "ggml_gallocr_reserve_n: failed to allocate RPC0[192.0.2.1:50052] buffer of size 1234"
     assert cause(remote).cause is Cause.UNKNOWN
+
+
+def test_a_tiny_request_is_not_what_is_missing() -> None:
+    found = cause(REFUSED.replace("4096.00", "7.00").replace("4294967296", "7340032"))
+    assert found.cause is Cause.CAPACITY
+    assert "full already" in found.summary

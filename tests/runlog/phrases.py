@@ -13,6 +13,7 @@ PHRASES: dict[str, str] = {
     "vulkan_no_type": "ggml_vulkan: No suitable memory type found: ErrorOutOfDeviceMemory",
     "metal_vm": "ggml_metal_host_malloc: error: vm_allocate failed",
     "metal_2023_failed": "ggml_metal_add_buffer: failed to allocate 'data            ' buffer, size = 17452.67 MB",
+    "ollama_system_memory": "Error: model requires more system memory (70.1 GiB) than is available (58.0 GiB)",
     "sycl_pool": "alloc: can't allocate 595701760 Bytes of memory on device/GPU",
     "sycl_memtrace": "[SYCL-MEM] alloc FAILED:  5120.000 MiB weights",
     "opencl_create": "ggml_opencl: clCreateBuffer(context, CL_MEM_READ_WRITE, size, NULL, &err) error -4 at x.cpp:1",

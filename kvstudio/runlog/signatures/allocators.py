@@ -321,6 +321,19 @@ ALLOCATORS: tuple[Signature, ...] = (
         cause="host_memory",
     ),
     row(
+        "ollama_system_memory",
+        Kind.ALLOCATOR,
+        ("requires more system memory", "request too large for system"),
+        rf"model requires more system memory \((?P<size>{NUM} [KMGT]iB)\) than is available"
+        rf'|request too large for system" requested="(?P<size2>{NUM} [KMGT]iB)"',
+        "Ollama did not start it: by its own estimate it needs {size} of host memory",
+        "ollama llm/server.go",
+        rank=7,
+        backend="CPU",
+        stage="host",
+        cause="host_memory",
+    ),
+    row(
         "mmap_memory",
         Kind.ALLOCATOR,
         (
