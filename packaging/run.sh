@@ -8,10 +8,4 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 extras=rig
 debs="$window_debs"
 make_venv
-if [ "$(uname -s)" = Linux ] && [ -z "${DISPLAY:-}${WAYLAND_DISPLAY:-}${QT_QPA_PLATFORM:-}" ]; then
-  say "there is no screen here (neither DISPLAY nor WAYLAND_DISPLAY is set). Two ways on:"
-  say "  in a terminal:    .venv/bin/kvstudio-cli --help"
-  say "  a virtual screen: apt-get install xvfb && xvfb-run -s '-screen 0 1280x820x24' sh packaging/run.sh ${*:-}"
-  exit 2
-fi
 exec "$root/.venv/bin/kvstudio" "$@"

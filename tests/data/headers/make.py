@@ -1,4 +1,4 @@
-"""Writes tiny.gguf: a whole, small llama-shaped model (random weights) for tests and for the check of the program."""
+"""Writes tiny.gguf: a small whole llama-shaped model of random weights, for tests and for starting the built program."""
 
 from pathlib import Path
 
