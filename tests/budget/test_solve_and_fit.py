@@ -140,3 +140,33 @@ def test_the_budget_says_what_fit_will_do(typed: dict[str, Any], says: str) -> N
     assert any(says in note for note in estimate(LLAMA, LaunchConfig(**typed), gpus(6)).notes)
     quiet = estimate(LLAMA, LaunchConfig(fit=False, **typed), gpus(6)).notes
     assert not any("--fit" in note for note in quiet)
+
+
+def _software(n_devices: int) -> tuple[Device, ...]:
+    """Mesa's software devices, on which llama-server b10434 was watched while it fitted."""
+    return tuple(
+        Device(f"Vulkan{index}", "Vulkan", "llvmpipe", total_bytes=2 * GIB, free_bytes=2 * GIB)
+        for index in range(n_devices)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "n_ctx", "n_gpu_layers", "first_override", "n_overrides"),
+    [
+        ("llama32-3b", 8192, 10, None, 0),
+        ("olmoe-1b-7b", 4096, 14, r"blk\.4\.ffn_(gate|up|gate_up|down).*", 13),
+    ],
+)
+def test_fit_ends_where_llama_server_ended(
+    name: str,
+    n_ctx: int,
+    n_gpu_layers: int,
+    first_override: str | None,
+    n_overrides: int,
+) -> None:
+    config = LaunchConfig(n_ctx=n_ctx, n_parallel=1, build=10434)
+    found = fit(zoo.model(name), config, _software(1)).config
+    overrides = found.override_tensor or ()
+    assert found.n_gpu_layers == n_gpu_layers
+    assert len(overrides) == n_overrides
+    assert (overrides[0][0] if overrides else None) == first_override

@@ -54,7 +54,7 @@ def test_windows_keep_their_period() -> None:
 def test_few_layers_give_what_all_give(name: str, args: tuple[str, ...]) -> None:
     for backend, count in (("CUDA", 2), ("Vulkan", 1)):
         reserve = _reserve(name, backend, count, *args)
-        backends = backends_of(reserve.placement)
+        backends = backends_of(reserve.placement, reserve.config.build)
         few = simulate(reserve, backends, kept_layers(reserve))
         fresh = replace(reserve, weights={}, caches={})
         assert few.sizes == simulate(fresh, backends, all_layers(fresh)).sizes
