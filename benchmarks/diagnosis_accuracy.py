@@ -1,4 +1,7 @@
-"""How many logs are read right: key line, stage, device, bytes and outcome, by the kind of log and by wrapper dress."""
+"""How many logs are read right: key line, stage, device, bytes and outcome, by the kind of log and by wrapper dress.
+
+Run as `python -m benchmarks.diagnosis_accuracy`, for it shares its logs with the tests.
+"""
 
 import argparse
 from collections import Counter, defaultdict

@@ -1,4 +1,7 @@
-"""Seconds and memory for a log of a million lines, and lines a second of the streaming parser."""
+"""Seconds and memory for a log of a million lines, and lines a second of the streaming parser.
+
+Run as `python -m benchmarks.log_speed`, for it shares its logs with the tests.
+"""
 
 import argparse
 import random
