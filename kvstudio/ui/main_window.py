@@ -2,10 +2,9 @@
 
 import os
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QBuffer, QMimeData, Qt, QTimer
+from PySide6.QtCore import QMimeData, Qt, QTimer
 from PySide6.QtGui import (
     QCloseEvent,
     QDragEnterEvent,
@@ -18,27 +17,25 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import (
     QApplication,
-    QDialog,
     QMainWindow,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
 )
 
-from kvstudio.case import opening
-from kvstudio.case.values import Case, Checked
+from kvstudio.case.values import Case
 from kvstudio.errors import KvStudioError
-from kvstudio.oracle.values import OracleResult
-from kvstudio.ui import dialogs, menus, sample, theme
+from kvstudio.ui import background, dialogs, menus, sample, theme
 from kvstudio.ui.binaries import Binaries, Chosen
 from kvstudio.ui.drop import DropOverlay, is_readable, paths_of
-from kvstudio.ui.panels.empty_page import EmptyPage, Entry
+from kvstudio.ui.panels.empty_page import EmptyPage, recent_entry
 from kvstudio.ui.panels.status import Banner, StatusStrip
 from kvstudio.ui.panels.toolbar import ToolBar
-from kvstudio.ui.preferences import Preferences, RecentItem, when
+from kvstudio.ui.preferences import Preferences
 from kvstudio.ui.store import Store
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Scheme
+from kvstudio.ui.windows import Windows
 from kvstudio.work import task
 from kvstudio.work.device_poll import DevicePoll
 
@@ -48,7 +45,6 @@ if TYPE_CHECKING:
 _FIRST_SIZE = (1280, 820)
 _LEAST_SIZE = (900, 600)
 _BUILD_AHEAD_MS = 400
-_RUN_ICONS = {"model": "chip", "log": "file", "case": "recent"}
 
 
 class MainWindow(QMainWindow):
@@ -60,8 +56,8 @@ class MainWindow(QMainWindow):
         self.store = Store(self)
         self.binaries = Binaries(self)
         self._devices_file = devices_file
-        self._walk: Any = None
-        self.poll = DevicePoll(_probe, self)
+        self.windows = Windows(self)
+        self.poll = DevicePoll(background.probe, self)
         self._shut = self._closing = False
         self.setWindowTitle("kvstudio")
         self.setAcceptDrops(True)
@@ -122,16 +118,16 @@ class MainWindow(QMainWindow):
         store.failed.connect(self.banner.show_error)
         store.noted.connect(self.banner.show_note)
         store.opened.connect(self._on_opened)
-        store.asked.connect(self._on_asked)
+        store.asked.connect(self.windows.ask)
         bar.open_requested.connect(self.ask_open)
         bar.recent_chosen.connect(self._open_recent)
         bar.binary_chosen.connect(self._choose_binary)
         bar.binary_browse_requested.connect(lambda: dialogs.ask_binary(self, self._choose_binary))
-        bar.check_requested.connect(self.check)
+        bar.check_requested.connect(self.windows.check)
         bar.launch_requested.connect(self.launch)
         bar.stop_requested.connect(self.stop)
-        bar.fix_requested.connect(self.fix)
-        bar.report_requested.connect(self.report)
+        bar.fix_requested.connect(self.windows.fix)
+        bar.report_requested.connect(self.windows.report)
         empty.open_requested.connect(self.ask_open)
         empty.paste_requested.connect(self.paste)
         empty.sample_requested.connect(self.try_sample)
@@ -148,12 +144,19 @@ class MainWindow(QMainWindow):
         """What may start once the window is on screen: open files, look for programs, devices and models."""
         self.open_paths(files)
         if self._devices_file is not None:
-            task.run(_load_snapshot, self._devices_file, done=self.store.set_machine, failed=self.banner.show_error)
+            task.run(
+                background.load_snapshot, self._devices_file, done=self.store.set_machine, failed=self.banner.show_error
+            )
         else:
             self.poll.start()
         self.binaries.look(self.preferences.binary)
         if not files:
-            task.run(_find_models, done=self._on_models, failed=lambda _: self.empty.show_found((), 0), key="discover")
+            task.run(
+                background.find_models,
+                done=self._on_models,
+                failed=lambda _: self.empty.show_found((), 0),
+                key="discover",
+            )
         self.empty.show_sample(sample.is_available())
         # By the time a file is chosen, the page it needs is there.
         QTimer.singleShot(_BUILD_AHEAD_MS, lambda: self.work if not self._shut else None)
@@ -219,11 +222,6 @@ class MainWindow(QMainWindow):
         if self.pages.currentIndex() == 1:
             self.work.devices_panel.begin_what_if()
 
-    def show_help(self) -> None:
-        dialog = dialogs.HelpDialog(self)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.open()
-
     def set_scheme(self, scheme: Scheme) -> None:
         """Light, dark or the desktop's; said when the desktop does not listen."""
         self.preferences.scheme = scheme
@@ -239,64 +237,6 @@ class MainWindow(QMainWindow):
         """End the test launch."""
         if self.is_running:
             self.work.launching.stop()
-
-    def check(self) -> None:
-        """Ask llama.cpp for its own figures, without loading the model."""
-        case = self.store.case
-        if case.model is None or case.binary is None or self.is_running:
-            return
-        self.toolbar.show_checking(True)
-
-        def on_done(result: OracleResult) -> None:
-            self.toolbar.show_checking(False)
-            if result.ok:
-                self.store.replace(checked=Checked(case.config, case.chosen, result))
-            self._open(dialogs.CheckDialog(result, self))
-
-        def on_failed(error: KvStudioError) -> None:
-            self.toolbar.show_checking(False)
-            self.banner.show_error(error)
-
-        task.run(_check, case, done=on_done, failed=on_failed, key="check")
-
-    def fix(self) -> None:
-        """Open the fix wizard."""
-        from kvstudio.ui.wizard.wizard import FixWizard
-
-        case, earlier = self.store.case, self._walk
-        if case.model is None or self.is_running:
-            return
-        same = earlier is not None and earlier.wanted == case.config and earlier.world.devices == case.chosen_devices
-        wizard = FixWizard(case, self, plan=earlier if same else None, folder=self.work.launching.folder)
-        wizard.run_finished.connect(self.work.launching.take_over)
-        wizard.config_chosen.connect(self.store.set_config)
-        wizard.report_requested.connect(self.report)
-        wizard.plan_changed.connect(self._on_walked)
-        self._open(wizard)
-
-    def _on_walked(self, plan: Any) -> None:
-        # Closing the wizard loses nothing: it goes on from here as long as the settings are the same.
-        self._walk = plan
-
-    def report(self) -> None:
-        """Open the report."""
-        from kvstudio.ui.report_dialog import ReportDialog
-
-        dialog = ReportDialog(self.store.case, self)
-        dialog.show_picture(self._chart_picture())
-        self._open(dialog)
-
-    def _chart_picture(self) -> bytes:
-        """The chart as it is on screen, a PNG."""
-        data = QBuffer()
-        data.open(QBuffer.OpenModeFlag.WriteOnly)
-        self.work.chart.grab().save(data, "PNG")
-        return bytes(data.data().data())
-
-    @staticmethod
-    def _open(dialog: QDialog) -> None:
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.open()
 
     def try_sample(self) -> None:
         """Open the sample model with the sample server on two software devices."""
@@ -326,6 +266,10 @@ class MainWindow(QMainWindow):
         self.store.set_binary(chosen.binary)
         if chosen.problem is not None:
             self.banner.show_error(chosen.problem)
+        elif chosen.away:
+            servers = ", ".join(f"{server} ({reason})" for server, reason in chosen.away)
+            says = tr("No RPC server answers at {}").format(servers)
+            self.banner.show_error(KvStudioError(says, tr("Start ggml-rpc-server there, or remove it from --rpc.")))
         if self._devices_file is None:
             self.poll.set_listed(chosen.listed)
 
@@ -344,28 +288,11 @@ class MainWindow(QMainWindow):
         self.preferences.clear_recent()
         self._show_recent()
 
-    def _on_asked(self, what: object) -> None:
-        if isinstance(what, opening.OpenedProjector):
-            name = Path(what.path).name
-            model = self.store.case.model
-            self.banner.ask(
-                tr("{} is a multimodal projector").format(name),
-                tr("It is loaded beside a model and takes memory of its own."),
-                ((tr("Use with {}").format(model.name if model else ""), lambda: self.store.use_projector(what.path)),),
-            )
-        elif isinstance(what, opening.OpenedFolder):
-            self._ask_folder(what)
-
-    def _ask_folder(self, what: opening.OpenedFolder) -> None:
-        rows = tuple((path, os.path.relpath(path, what.path)) for path in what.models + what.logs)
-        dialog = dialogs.ChooseDialog(tr("Open from {}").format(Path(what.path).name), rows, self)
-        dialog.accepted.connect(lambda: self.open_paths((dialog.chosen(),) if dialog.chosen() else ()))
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.open()
-
     def on_running(self, running: bool) -> None:
         """A launch began or is over."""
         (self.poll.hold if running else self.poll.release)("launch")
+        if not running and self.store.case.config.rpc:
+            self.binaries.list_again()  # nobody but the program itself knows what is free on a remote device
         self._show_state()
         if self._closing and not running:
             self.close()
@@ -401,8 +328,8 @@ class MainWindow(QMainWindow):
     # Showing -----------------------------------------------------------------------------------------------------
 
     def _on_changed(self, old: Case, new: Case) -> None:
-        if new.config.env != old.config.env:
-            self.binaries.set_env(new.config.env)
+        if (new.config.env, new.config.rpc) != (old.config.env, old.config.rpc):
+            self.binaries.set_env(new.config.env, new.config.rpc or ())
         self._show(old, new)
 
     def _show(self, old: Case | None, new: Case) -> None:
@@ -420,14 +347,6 @@ class MainWindow(QMainWindow):
         if old is None or old.model is not new.model:
             self.setWindowTitle(f"{new.model.name} – kvstudio" if new.model and new.model.name else "kvstudio")
         self._show_state()
-
-    def show_why(self) -> None:
-        """The allocations of the device that fails, one after the other."""
-        budget = self.store.case.budget
-        if budget is not None:
-            dialog = dialogs.WhyDialog(budget, self)
-            dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-            dialog.open()
 
     def _show_state(self) -> None:
         case = self.store.case
@@ -453,7 +372,7 @@ class MainWindow(QMainWindow):
         items = self.preferences.recent()
         self.toolbar.show_recent(tuple((item.path, f"{item.title}    {item.detail}") for item in items[:12]))
         now = time.time()
-        self.empty.show_recent(tuple(_recent_entry(item, now) for item in items))
+        self.empty.show_recent(tuple(recent_entry(item, now) for item in items))
 
     def _on_models(self, found: Any) -> None:
         entries, folders = found
@@ -472,42 +391,3 @@ def _column(widget: QWidget) -> QVBoxLayout:
     layout.setContentsMargins(0, 0, 0, 0)
     layout.setSpacing(0)
     return layout
-
-
-def _recent_entry(item: RecentItem, now: float) -> Entry:
-    failed = item.kind == "log" and any(word in item.detail for word in ("not fit", "fail", "refus", "short"))
-    icon, role = ("warn", "bad") if failed else (_RUN_ICONS.get(item.kind, "file"), "muted")
-    return Entry(item.path, item.title, item.detail, when(item.opened_at, now), icon, role)
-
-
-def _probe(listed: str | None) -> Any:
-    from kvstudio.devices.probe import probe
-
-    return probe(listed)
-
-
-def _load_snapshot(path: str) -> Any:
-    from kvstudio.devices.snapshot import load
-
-    return load(path)
-
-
-def _check(case: Case) -> OracleResult:
-    from kvstudio.oracle.cache import OracleCache
-    from kvstudio.oracle.check import check
-    from kvstudio.ui.launching import history_folder
-
-    assert case.binary is not None
-    cache = OracleCache(history_folder().parent / "checks")
-    return check(case.config, case.binary, case.model, budget=case.budget, devices=case.chosen, cache=cache)
-
-
-def _model_entry(found: Any) -> Entry:
-    return Entry(found.path, found.name, found.detail, found.source, "chip")
-
-
-def _find_models() -> tuple[tuple[Entry, ...], int]:
-    from kvstudio.header.discover import find_models
-
-    found = find_models()
-    return tuple(_model_entry(model) for model in found), len({model.source for model in found})

@@ -50,16 +50,16 @@ def build(window: "MainWindow") -> dict[str, QAction]:
     run = QMenu(tr("Run"), window)
     run.addAction(action("launch", tr("Test launch"), window.launch, "F5"))
     run.addAction(action("stop", tr("Stop"), window.stop, "Shift+F5"))
-    run.addAction(action("check", tr("Check with llama.cpp"), window.check, "F6"))
+    run.addAction(action("check", tr("Check with llama.cpp"), window.windows.check, "F6"))
     run.addSeparator()
-    run.addAction(action("fix", tr("Fix…"), window.fix, "F8"))
-    run.addAction(action("report", tr("Report…"), window.report, "F9"))
+    run.addAction(action("fix", tr("Fix…"), window.windows.fix, "F8"))
+    run.addAction(action("report", tr("Report…"), window.windows.report, "F9"))
 
     view = QMenu(tr("View"), window)
     view.addMenu(_schemes(window))
 
     help_menu = QMenu(tr("Help"), window)
-    help_menu.addAction(action("help", tr("Help and keys"), window.show_help, "F1"))
+    help_menu.addAction(action("help", tr("Help and keys"), window.windows.help, "F1"))
 
     menus = (file, edit, run, view)
     if sys.platform == "darwin":

@@ -9,7 +9,7 @@ from kvstudio.case.history import History
 from kvstudio.devices.values import Device, Machine
 from kvstudio.launch.binary import Binary
 from kvstudio.runlog.values import LogLine, Phase
-from kvstudio.ui import main_window
+from kvstudio.ui import background
 from kvstudio.ui.launching import history_folder
 from kvstudio.ui.main_window import MainWindow
 from kvstudio.ui.preferences import Preferences
@@ -32,7 +32,7 @@ def run_of(config, options, outcome):
 @pytest.fixture
 def window(qtbot, tmp_path, monkeypatch):
     monkeypatch.setenv("KVSTUDIO_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(main_window, "_probe", lambda listed: MACHINE)
+    monkeypatch.setattr(background, "probe", lambda listed: MACHINE)
     settings = QSettings(str(tmp_path / "s.ini"), QSettings.Format.IniFormat)
     made = MainWindow(Preferences(settings))
     qtbot.addWidget(made)

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLineEdit
 from kvstudio.case.opening import OpenedFolder
 from kvstudio.devices.values import Device, DeviceSource, Machine
 from kvstudio.launch.binary import Binary
-from kvstudio.ui import main_window
+from kvstudio.ui import background, main_window
 from kvstudio.ui.dialogs import CheckDialog, DefectDialog, HelpDialog, WhyDialog, why_rows
 from kvstudio.ui.main_window import MainWindow
 from kvstudio.ui.preferences import Preferences, when
@@ -32,7 +32,7 @@ def settings(tmp_path):
 
 @pytest.fixture
 def window(qtbot, inline_tasks, settings, monkeypatch):
-    monkeypatch.setattr(main_window, "_probe", lambda listed: MACHINE)
+    monkeypatch.setattr(background, "probe", lambda listed: MACHINE)
     made = MainWindow(Preferences(settings))
     qtbot.addWidget(made)
     made.resize(1280, 820)
@@ -257,8 +257,8 @@ def test_the_check_marks_the_chart_measured(opened, monkeypatch):
     budget = opened.store.case.budget
     device = budget.devices[0]
     row = OracleRow("CUDA0", "compute", device.compute_bytes + 5 * MIB, MIB, device.compute_bytes)
-    monkeypatch.setattr(main_window, "_check", lambda case: OracleResult("llama-server", (), (row,), "4 MiB low"))
-    opened.check()
+    monkeypatch.setattr(background, "check", lambda case: OracleResult("llama-server", (), (row,), "4 MiB low"))
+    opened.windows.check()
     dialog = opened.findChild(CheckDialog)
     assert dialog.says.text() == "4 MiB low"
     dialog.reject()
@@ -274,7 +274,7 @@ def test_why_lists_allocations_in_order(opened):
     budget = opened.store.case.budget
     rows = why_rows(budget, budget.devices[0])
     assert [row[0] for row in rows][:3] == ["Free before", "Weights", "KV cache"]
-    opened.show_why()
+    opened.windows.why()
     opened.findChild(WhyDialog).reject()
 
 

@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent, QRectF, Qt, Signal
 from PySide6.QtGui import QEnterEvent, QKeyEvent, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
+from kvstudio.ui.preferences import RecentItem, when
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Radius, Size, Space, Step, Theme, Weight
 from kvstudio.ui.widgets.basic import (
@@ -25,6 +26,7 @@ _COLUMN_WIDTH = 1040
 _DROP_HEIGHT = 268
 _SHOWN_AT_FIRST = 4
 _TEXT_INDENT = 45
+_RECENT_ICONS = {"model": "chip", "log": "file", "case": "recent"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,3 +354,10 @@ class EntryRow(QWidget):
         if self.hasFocus():
             painter.setPen(QPen(current.accent_text, 2))
             painter.drawPath(path)
+
+
+def recent_entry(item: RecentItem, now: float) -> Entry:
+    """A row for something opened before; `now` in seconds since the epoch."""
+    failed = item.kind == "log" and any(word in item.detail for word in ("not fit", "fail", "refus", "short"))
+    icon, role = ("warn", "bad") if failed else (_RECENT_ICONS.get(item.kind, "file"), "muted")
+    return Entry(item.path, item.title, item.detail, when(item.opened_at, now), icon, role)

@@ -1,0 +1,42 @@
+"""What the window has done away from its thread: probing devices, asking llama.cpp, finding models; values out."""
+
+from kvstudio.case.values import Case
+from kvstudio.devices.values import Machine
+from kvstudio.oracle.values import OracleResult
+from kvstudio.ui.panels.empty_page import Entry
+
+# Each imports what it needs when it is called: nothing of it is in the first window.
+
+
+def probe(listed: str | None) -> Machine:
+    """The machine as it is now; `listed` is what the chosen binary lists."""
+    from kvstudio.devices import probe as devices
+
+    return devices.probe(listed)
+
+
+def load_snapshot(path: str) -> Machine:
+    """A machine from a file."""
+    from kvstudio.devices.snapshot import load
+
+    return load(path)
+
+
+def check(case: Case) -> OracleResult:
+    """llama.cpp's own figures for a case, remembered beside the history."""
+    from kvstudio.oracle import check as oracle
+    from kvstudio.oracle.cache import OracleCache
+    from kvstudio.ui.launching import history_folder
+
+    assert case.binary is not None
+    cache = OracleCache(history_folder().parent / "checks")
+    return oracle.check(case.config, case.binary, case.model, budget=case.budget, devices=case.chosen, cache=cache)
+
+
+def find_models() -> tuple[tuple[Entry, ...], int]:
+    """Models in the usual folders as rows, and in how many folders they are."""
+    from kvstudio.header import discover
+
+    found = discover.find_models()
+    rows = tuple(Entry(model.path, model.name, model.detail, model.source, "chip") for model in found)
+    return rows, len({model.source for model in found})
