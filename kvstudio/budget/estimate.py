@@ -75,7 +75,7 @@ def estimate(
             *effective.errors,
             *effective.notes,
             *explain.model_notes(model, effective),
-            *(note for note in (explain.fit_note(effective, config, parts),) if note),
+            *filter(None, (explain.mapped_note(buffers, host), explain.fit_note(effective, config, parts))),
             *extra_notes(config, extras),
         ),
     )

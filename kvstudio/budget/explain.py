@@ -1,16 +1,19 @@
 """One sentence per number: where it comes from for this model, and why the popular formula is off."""
 
+from collections.abc import Iterable
+
 from kvstudio.budget.cache_types import cache_type, row_bytes
 from kvstudio.budget.kv import CacheBuffer
 from kvstudio.budget.placement_values import Placement
 from kvstudio.budget.recurrent import StateBuffer
-from kvstudio.budget.values import DeviceBudget, EffectiveConfig
+from kvstudio.budget.values import Buffer, DeviceBudget, EffectiveConfig
 from kvstudio.budget.weights import WeightBuffer
+from kvstudio.devices.values import Device
 from kvstudio.header.values import Shard
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.architectures import CacheClass
 from kvstudio.model.values import ModelInfo
-from kvstudio.units import MIB
+from kvstudio.units import MIB, format_bytes
 
 FIT_TARGET_MIB = 1024  # what --fit leaves free on every device unless told otherwise
 _OFF_BY = 0.1  # the popular formula is worth a word from 10 % on
@@ -116,6 +119,19 @@ def state(model: ModelInfo, effective: EffectiveConfig, part: StateBuffer) -> st
 def incomplete(shard: Shard) -> str:
     """What to say of a file that is shorter than its tensors."""
     return f"incomplete download: {shard.size_bytes:,} of {shard.need_bytes:,} bytes of {shard.path}; it will not load."
+
+
+def mapped_note(buffers: Iterable[Buffer], host: Device | None) -> str | None:
+    """A word on mapped weights that the machine's memory cannot hold: they start, and are read from the disk for ever."""
+    if host is None or host.total_bytes is None:
+        return None
+    mapped = sum(b.bytes or 0 for b in buffers if b.device is None and b.name.endswith("_Mapped"))
+    if mapped <= host.total_bytes:
+        return None
+    return (
+        f"{format_bytes(mapped)} of weights are mapped into {format_bytes(host.total_bytes)} of RAM: "
+        "they will be read from the disk again for every token."
+    )
 
 
 def fit_note(effective: EffectiveConfig, config: LaunchConfig, devices: tuple[DeviceBudget, ...]) -> str | None:

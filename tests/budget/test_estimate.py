@@ -56,6 +56,13 @@ def test_overhead_takes_room() -> None:
     assert estimate(LLAMA, config, tight, overhead={"CUDA0": 300 * MIB}).fits is False
 
 
+def test_weights_mapped_beyond_the_memory_are_said() -> None:
+    small = replace(HOST, total_bytes=4 * GIB, free_bytes=3 * GIB)
+    config = LaunchConfig(n_ctx=4096, repack=False)
+    assert any("read from the disk again" in note for note in estimate(LLAMA, config, (), small).notes)
+    assert not any("read from the disk again" in note for note in estimate(LLAMA, config, (), HOST).notes)
+
+
 def test_unknown_memory_is_no_answer() -> None:
     assert estimate(LLAMA, LaunchConfig(), (Device("CUDA0", "CUDA"),)).fits is None
 
