@@ -291,10 +291,13 @@ def _check_context(model: ModelInfo, n_ctx_seq: int, said: _Said) -> None:
 
 
 def _overrides(config: LaunchConfig) -> tuple[tuple[str, str], ...]:
-    """Patterns in the order they are tried: -ot first as typed, then the experts' and the dense layers' shortcuts."""
-    found = list(config.override_tensor or ())
-    if config.cpu_moe:
-        found.append((_MOE_EXPERTS, "CPU"))
-    found += [(rf"blk\.{il}{_MOE_EXPERTS}", "CPU") for il in range(config.n_cpu_moe or 0)]
-    found += [(rf"blk\.{il}{_DENSE_FFN}", "CPU") for il in range(config.n_cpu_ffn or 0)]
-    return tuple(found)
+    """Patterns in the order they are tried: as typed, and without a typed line -ot before its shortcuts."""
+    by_field = {
+        "override_tensor": tuple(config.override_tensor or ()),
+        "cpu_moe": ((_MOE_EXPERTS, "CPU"),) if config.cpu_moe else (),
+        "n_cpu_moe": tuple((rf"blk\.{il}{_MOE_EXPERTS}", "CPU") for il in range(config.n_cpu_moe or 0)),
+        "n_cpu_ffn": tuple((rf"blk\.{il}{_DENSE_FFN}", "CPU") for il in range(config.n_cpu_ffn or 0)),
+    }
+    typed = [arg.field for arg in config.layout if arg.field in by_field]
+    order = dict.fromkeys([*typed, *by_field])
+    return tuple(pair for name in order if name is not None for pair in by_field[name])

@@ -122,7 +122,7 @@ def incomplete(shard: Shard) -> str:
 
 
 def mapped_note(buffers: Iterable[Buffer], host: Device | None) -> str | None:
-    """A word on mapped weights that the machine's memory cannot hold: they start, and are read from the disk for ever."""
+    """A word on mapped weights that the memory cannot hold: they start, and are read from the disk for ever."""
     if host is None or host.total_bytes is None:
         return None
     mapped = sum(b.bytes or 0 for b in buffers if b.device is None and b.name.endswith("_Mapped"))

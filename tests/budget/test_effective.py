@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kvstudio.budget.effective import resolve
 from kvstudio.budget.values import EffectiveConfig
+from kvstudio.launch.argv import parse_argv
 from kvstudio.launch.config import LaunchConfig
 from tests.budget.models import model
 
@@ -114,6 +115,11 @@ def test_blocks_must_divide_heads() -> None:
 def test_expert_shortcuts_are_overrides() -> None:
     assert len(of(n_cpu_moe=2).overrides) == 2
     assert of(cpu_moe=True, override_tensor=(("x", "CUDA0"),)).overrides[0] == ("x", "CUDA0")
+
+
+def test_overrides_are_tried_as_typed() -> None:
+    line = ("llama-server", "-m", "x.gguf", "--cpu-moe", "-ot", "exps=CUDA0")
+    assert resolve(LLAMA, parse_argv(line), 1).overrides[-1] == ("exps", "CUDA0")
 
 
 def test_layers_keep_auto_and_all() -> None:
