@@ -83,7 +83,7 @@ def compute_buffers(
 
     `EXACT` where the architecture's own graph is followed on a backend whose rules are known; else `ESTIMATED`.
     """
-    prepared = _prepare(model, placement)
+    prepared = _prepare(model, placement, effective.build)
     reserve = reserve_for(model, effective, placement, config, prepared.placed)
     key = _key(reserve, effective)
     samples = prepared.samples.get(key)
@@ -103,15 +103,15 @@ def compute_buffers(
     }
 
 
-def _prepare(model: ModelInfo, placement: Placement) -> _Prepared:
-    memo: dict[int, _Prepared] = model.memo.setdefault("compute_buffers", {})
-    prepared = memo.get(id(placement))
+def _prepare(model: ModelInfo, placement: Placement, build: int) -> _Prepared:
+    memo: dict[tuple[int, int], _Prepared] = model.memo.setdefault("compute_buffers", {})
+    prepared = memo.get((id(placement), build))
     if prepared is None:
         if len(memo) >= _PLACEMENTS_KEPT:
             memo.pop(next(iter(memo)))
-        backends = backends_of(placement)
+        backends = backends_of(placement, build)
         names = (*(placement.buffer_types or placement.devices), backends[-1].buffer_type)
-        prepared = memo[id(placement)] = _Prepared(placement, placed_by_name(placement), backends, names)
+        prepared = memo[id(placement), build] = _Prepared(placement, placed_by_name(placement), backends, names)
     return prepared
 
 

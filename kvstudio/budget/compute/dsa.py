@@ -4,6 +4,7 @@ Source: src/models (deepseek32, glm-dsa), llama-graph.cpp build_attn for k_dsa, 
 """
 
 from kvstudio.budget.compute.blocks import AttnInput, Blocks
+from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE
 from kvstudio.budget.compute.mla import MlaDecoder
 from kvstudio.budget.compute.tensor import F32, I64, Tensor
 
@@ -62,10 +63,10 @@ class DsaDecoder(MlaDecoder):
         g, inp = self.g, self.index
         assert inp is not None and inp.k_rot is not None and self.pos is not None
         n, heads, nt = self.index_head, self.n_index, g.nt
-        q = g.rope(g.reshape(g.mul_mat(g.need(il, "indexer.attn_q_b"), low), n, heads, nt), self.pos)
+        q = self.turned(g.reshape(g.mul_mat(g.need(il, "indexer.attn_q_b"), low), n, heads, nt))
         k = g.mul_mat(g.need(il, "indexer.attn_k"), cur)
         k = g.build_norm(k, g.w(il, "indexer.k_norm"), g.b(il, "indexer.k_norm"), "layer", il)
-        k = g.rope(g.reshape(k, n, 1, nt), self.pos)
+        k = self.turned(g.reshape(k, n, 1, nt))
         q, k = g.mul_mat(inp.k_rot, q), g.mul_mat(inp.k_rot, k)
         cache = g.k_cache(inp, il, n)
         g.expand(g.store_k(inp, k, il, cache))
@@ -80,6 +81,15 @@ class DsaDecoder(MlaDecoder):
         weights = g.scale(weights)
         score = self.score(q, keys, weights)
         return g.cont(g.top_k(score, min(score.ne[0], self.index_top)))
+
+    def turned(self, x: Tensor) -> Tensor:
+        """The rotated indexer row; older builds rotate a part and join it with the rest."""
+        g = self.g
+        assert self.pos is not None
+        if g.r.config.build >= MIXED_BATCH_SINCE:
+            return g.rope(x, self.pos)
+        turned = g.rope(g.view(x, (self.rope_dim, *x.ne[1:3]), x.nb[1:3]), self.pos)
+        return g.concat(turned, g.view(x, (x.ne[0] - self.rope_dim, *x.ne[1:3]), x.nb[1:3]), 0)
 
     def score(self, q: Tensor, keys: Tensor, weights: Tensor) -> Tensor:
         g, inp = self.g, self.index

@@ -369,9 +369,7 @@ class KimiLinear(MlaDecoder):
         normed = g.build_norm(g.reshape(rows, head, n_head, n * seqs), g.w(il, "ssm_norm"), None, "rms", il)
         return g.mul_mat(g.need(il, "attn_output"), g.cont(g.mul(normed, g.unary(gate)), inner, g.nt))
 
-    def short_conv(
-        self, il: int, part: str, old: Tensor, cur: Tensor, kernel: int, inner: int, head: int
-    ) -> Tensor:
+    def short_conv(self, il: int, part: str, old: Tensor, cur: Tensor, kernel: int, inner: int, head: int) -> Tensor:
         g, states = self.g, self.states
         assert states is not None
         n, seqs = states.per_seq, states.n_seqs

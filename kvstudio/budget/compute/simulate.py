@@ -141,7 +141,7 @@ def placed_by_name(placement: Placement) -> dict[str, PlacedTensor]:
     return placed
 
 
-def backends_of(placement: Placement) -> list[Backend]:
+def backends_of(placement: Placement, build: int) -> list[Backend]:
     traits = {t.backend: t for t in placement.traits}
     result = []
     host, host_alignment, host_max = "CPU", 32, None
@@ -157,7 +157,7 @@ def backends_of(placement: Placement) -> list[Backend]:
                 t.max_buffer_bytes,
                 offloads=t.backend not in NO_OFFLOAD,
                 reorders=t.backend == "Vulkan",
-                supports=support_of(t.backend),
+                supports=support_of(t.backend, build),
                 alloc_bytes=alloc_bytes_of(t),
             )
         )

@@ -9,14 +9,17 @@ from kvstudio.budget.compute.tensor import BF16, BLOCKS, F16, F32, Tensor
 
 #: maxStorageBufferRange of graphics cards, a 32-bit number.
 VULKAN_TENSOR_LIMIT = 2**32 - 1
+#: Builds from which Vulkan picks more than `OLD_TOP_K` values.
+LARGE_TOP_K_SINCE = 11000
+OLD_TOP_K = 1024
 _VULKAN_ATTENTION_TYPES = frozenset({F32, F16, BF16, 8, 2, 3, 6, 7, 20})
 _MAMBA2_STATES = {"Vulkan": (128, 256), "CUDA": (96, 128, 256)}
 
 
-def support_of(backend: str) -> Callable[[Tensor], bool] | None:
+def support_of(backend: str, build: int) -> Callable[[Tensor], bool] | None:
     """The rule of a backend by its name prefix; None where everything is taken to run."""
     if backend == "Vulkan":
-        return vulkan
+        return vulkan if build >= LARGE_TOP_K_SINCE else old_vulkan
     return cuda if backend in ("CUDA", "ROCm", "MUSA") else None
 
 
@@ -25,6 +28,10 @@ def vulkan(node: Tensor) -> bool:
         return False
     rule = _VULKAN.get(node.op)
     return rule is None or rule(node)
+
+
+def old_vulkan(node: Tensor) -> bool:
+    return vulkan(node) and not (node.op == "TOP_K" and node.ne[0] > OLD_TOP_K)
 
 
 def cuda(node: Tensor) -> bool:
