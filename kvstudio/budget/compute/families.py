@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from kvstudio.budget.compute import dsa, encoder, gemma, hybrid, mla, msa, rwkv, variants
+from kvstudio.budget.compute import dsa, encoder, gemma, hybrid, mla, msa, mtp, rwkv, variants
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
 
@@ -113,6 +113,9 @@ STYLES: dict[str, Style] = {
 def build(g: Blocks) -> bool:
     """Build the graph of `g`'s architecture; True when that architecture is followed, False for the generic decoder."""
     arch = g.r.arch
+    if g.r.config.mtp_context:
+        mtp.build(g)
+        return True
     builder = BUILDERS.get(arch)
     if builder is not None:
         builder(g)
