@@ -1,4 +1,4 @@
-"""Writes tiny.gguf: a small whole llama-shaped model of random weights, for tests and for starting the built program."""
+"""Writes tiny.gguf: a small whole llama-shaped model of random weights, for tests and for trying the program."""
 
 from pathlib import Path
 
