@@ -7,7 +7,7 @@ src/llama-adapter.cpp. llama.cpp's own memory breakdown counts none of this.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from kvstudio.budget import closed_forms, explain
+from kvstudio.budget import explain, graphs
 from kvstudio.budget.kv import cache_buffers, cache_specs
 from kvstudio.budget.output import output_buffer_type, output_bytes
 from kvstudio.budget.placement_values import Placement
@@ -50,10 +50,10 @@ def mtp_buffers(
     buffers.append(Buffer(output_buffer_type(placement), None, BufferKind.OUTPUT, n_bytes, exact, why))
     holders = {placement.layer_device[il] for il in range(model.n_layer, model.n_layer_all)}
     device_of = dict(zip(placement.buffer_types, placement.devices, strict=True))
-    for name, (size, _, why) in closed_forms.compute_buffers(model, own, placement).items():
+    for name, (size, provenance, why) in graphs.compute_buffers(model, own, placement, config).items():
         device = device_of.get(name)
         if device is None or device in holders:
-            buffers.append(Buffer(name, device, BufferKind.COMPUTE, size, Provenance.ESTIMATED, _why("MTP", why)))
+            buffers.append(Buffer(name, device, BufferKind.COMPUTE, size, provenance, _why("MTP", why)))
     return [replace(buffer, context=MTP) for buffer in buffers]
 
 
