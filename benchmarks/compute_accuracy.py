@@ -1,7 +1,7 @@
 """Compute buffers beside what llama.cpp reserved, by family of models and topology.
 
-Usage: python -m benchmarks.compute_accuracy [PATTERN]
-PATTERN: only models and architectures whose name contains it.
+Usage: python -m benchmarks.compute_accuracy [PATTERN [N]]
+PATTERN: only models and architectures whose name contains it; N: only every N-th run.
 """
 
 import sys
@@ -30,6 +30,7 @@ _FAMILIES = (
 def main() -> int:
     pattern = sys.argv[1] if len(sys.argv) > 1 else ""
     rows = [r for r in zoo.rows() if zoo.is_first_context(r) and (pattern in r["model"] or pattern in r["arch"])]
+    rows = rows[:: int(sys.argv[2])] if len(sys.argv) > 2 else rows
     for title, odd in (("Backends that have every operation", False), ("Backends that lack operations", True)):
         _table(title, [m for row in rows if bool(row["compute_odd"]) == odd for m in _measure(row)])
     return 0

@@ -6,6 +6,7 @@ import pytest
 
 from kvstudio.budget.compute import compute_buffers
 from kvstudio.budget.effective import resolve
+from kvstudio.budget.extras import draft_effective
 from kvstudio.budget.placement import place
 from kvstudio.budget.values import Provenance
 from kvstudio.devices.values import Device
@@ -81,3 +82,20 @@ def test_a_length_between_known_ones_is_read_off_the_line() -> None:
 def test_other_backends_are_estimates() -> None:
     assert _found("llama31-8b", "SYCL", "-c", "8192", "-ngl", "99")["SYCL0"][1] is Provenance.ESTIMATED
     assert _found("llama31-8b", "CUDA", "-c", "8192", "-ngl", "99")["CUDA0"][1] is Provenance.EXACT
+
+
+@pytest.mark.parametrize("row", [r for r in zoo.rows() if not zoo.is_first_context(r)], ids=lambda r: r["model"])
+def test_the_draft_context_of_next_token_blocks_is_met(row: dict[str, Any]) -> None:
+    model, config, devices = zoo.model(row["model"]), zoo.config(row), zoo.devices(row)
+    effective = draft_effective(resolve(model, config, len(devices), config.build), config, mtp=True)
+    placement = place(model, effective, devices, config)
+    sizes = [size for size, _, _ in compute_buffers(model, effective, placement, config).values()]
+    assert sizes == [want["compute"] for want in row["want"].values()]
+
+
+def test_an_unknown_draft_graph_says_so() -> None:
+    model = zoo.model("mimo2-flash")
+    config = parse_argv(("llama-server", "-m", "x.gguf", "-c", "4096", "-np", "1")).evolve(build=11434)
+    effective = draft_effective(resolve(model, config, 0, 11434), config, mtp=True)
+    with pytest.raises(LookupError):
+        compute_buffers(model, effective, place(model, effective, (), config), config)
