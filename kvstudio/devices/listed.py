@@ -1,6 +1,7 @@
 """What `--list-devices` printed -> devices, in llama.cpp's order."""
 
 import re
+from dataclasses import replace
 
 from kvstudio.devices.values import Device, DeviceSource
 from kvstudio.units import MIB
@@ -12,6 +13,9 @@ _LINE = re.compile(
     re.MULTILINE,
 )
 _BACKEND = re.compile(r"[A-Za-z_]+")
+_RPC_NAME = re.compile(r"RPC\d+")
+#: What stands for the description of a remote device: its server.
+_ENDPOINT = re.compile(r"\S+:\d{1,5}")
 #: Chips that share the host's memory, as their drivers name them.
 _INTEGRATED = re.compile(
     r"Radeon(?:\(TM\)|™)? (?:\d{3}M|80[456]0S|Graphics|Vega \d+ Graphics)\b"
@@ -24,7 +28,28 @@ _INTEGRATED = re.compile(
 
 def parse_listed(text: str) -> tuple[Device, ...]:
     """Devices of a `--list-devices` answer; other lines are ignored."""
-    return tuple(_device(match) for match in _LINE.finditer(text))
+    devices = tuple(_device(match) for match in _LINE.finditer(text))
+    names = named_by_server(tuple((device.name, device.description) for device in devices))
+    return tuple(replace(device, name=name) for device, name in zip(devices, names, strict=True))
+
+
+def named_by_server(devices: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """Names for (name, description) as buffers will carry them: `RPC1` of a second server is `RPC0[host:port]`.
+
+    Source: ggml-rpc.cpp, build 11434: a device list counts over all servers, a buffer type within its server.
+    """
+    names: list[str] = []
+    for name, description in devices:
+        end = f"[{description}]"
+        remote = _RPC_NAME.fullmatch(name) and _ENDPOINT.fullmatch(description)
+        names.append(f"RPC{sum(earlier.endswith(end) for earlier in names)}{end}" if remote else name)
+    return tuple(names)
+
+
+def option_names(names: tuple[str, ...]) -> dict[str, str]:
+    """What `-dev` calls each device: remote ones are counted over all servers, in their order."""
+    remote = [name for name in names if backend_of(name) == "RPC"]
+    return {name: f"RPC{remote.index(name)}" if name in remote else name for name in names}
 
 
 def is_listing(text: str) -> bool:

@@ -163,7 +163,9 @@ def list_devices(
         raise LaunchError(f"{binary.path} ({binary.title}) has no --rpc.", "Choose a build with the RPC backend.")
     # The list is printed as soon as the option is met, so the servers have to be named before it.
     servers = ("--rpc", ",".join(rpc)) if rpc else ()
-    answer = ask((binary.path, *servers, "--list-devices"), child_env(env, binary), timeout_s)
+    named = {"LLAMA_ARG_RPC"} if rpc else set()
+    variables = tuple((name, value) for name, value in env if name not in named)
+    answer = ask((binary.path, *servers, "--list-devices"), child_env(variables, binary), timeout_s)
     if answer.code != 0:
         raise _failed(binary.path, "--list-devices", answer)
     return answer.out if "vailable devices" in answer.out else answer.text

@@ -14,11 +14,15 @@ _INSPECTED_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The program in use with its device list; `listed` is None when it could not list, `problem` says why."""
+    """The program in use with its device list; `listed` is None when it could not list, `problem` says why.
+
+    `away`: (RPC server, reason) of each that does not answer.
+    """
 
     binary: Binary
     listed: str | None
     problem: KvStudioError | None = None
+    away: tuple[tuple[str, str], ...] = ()
 
 
 class Binaries(QObject):
@@ -34,6 +38,7 @@ class Binaries(QObject):
         self._titles: dict[str, str] = {}
         self._current: Binary | None = None
         self._env: tuple[tuple[str, str], ...] = ()
+        self._rpc: tuple[str, ...] = ()
         self.note = "Looking for llama.cpp…"
 
     @property
@@ -62,13 +67,18 @@ class Binaries(QObject):
         if env is not None:
             self._env = env
         self._titles.setdefault(path, _short_title(path))
-        task.run(_inspect_and_list, path, self._env, done=self._on_chosen, failed=self._on_failed, key="choose-binary")
+        asked = (path, self._env, self._rpc)
+        task.run(_inspect_and_list, *asked, done=self._on_chosen, failed=self._on_failed, key="choose-binary")
 
-    def set_env(self, env: tuple[tuple[str, str], ...]) -> None:
-        """Variables of the launch may hide devices: list again when they change."""
-        if env == self._env:
+    def set_env(self, env: tuple[tuple[str, str], ...], rpc: tuple[str, ...] = ()) -> None:
+        """Variables of the launch may hide devices, RPC servers bring some: list again when they change."""
+        if (env, rpc) == (self._env, self._rpc):
             return
-        self._env = env
+        self._env, self._rpc = env, rpc
+        self.list_again()
+
+    def list_again(self) -> None:
+        """Ask the program in use for its devices anew."""
         if self._current is not None:
             self.choose(self._current.path)
 
@@ -116,14 +126,19 @@ def _inspect(path: str) -> Binary:
     return inspect(path)
 
 
-def _inspect_and_list(path: str, env: tuple[tuple[str, str], ...]) -> Chosen:
+def _inspect_and_list(path: str, env: tuple[tuple[str, str], ...], rpc: tuple[str, ...]) -> Chosen:
     from kvstudio.launch.binary import inspect, list_devices
 
-    binary = inspect(path)
+    binary, away = inspect(path), ()
+    if rpc:
+        from kvstudio.launch.rpc import unreachable
+
+        away = unreachable(rpc)
     try:
-        return Chosen(binary, list_devices(binary, env=env))
+        answering = tuple(server for server in rpc if server not in dict(away))
+        return Chosen(binary, list_devices(binary, env=env, rpc=answering), None, away)
     except KvStudioError as error:
-        return Chosen(binary, None, error)
+        return Chosen(binary, None, error, away)
 
 
 def _short_title(path: str) -> str:

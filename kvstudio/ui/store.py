@@ -12,6 +12,7 @@ from kvstudio.case import evolve as evolving
 from kvstudio.case import opening
 from kvstudio.case import store as case_file
 from kvstudio.case.values import Case
+from kvstudio.devices.listed import named_by_server, option_names
 from kvstudio.devices.values import Device, DeviceSource, Machine
 from kvstudio.errors import KvStudioError
 from kvstudio.launch.binary import Binary
@@ -177,7 +178,8 @@ class Store(QObject):
         printed: dict[str, DevicePrinted] = {}
         for event in events:
             if isinstance(event, DevicePrinted) and event.total_bytes is not None and not _is_host(event.name):
-                printed[event.name] = event
+                (name,) = named_by_server(((event.name, event.description or ""),))
+                printed[name] = replace(event, name=name)
         live = {d.name: d for d in (self._case.machine.devices if self._case.machine else ())}
         if all(_alike(live.get(p.name), p) for p in printed.values()):
             return ()
@@ -214,7 +216,7 @@ class Store(QObject):
         elif self._case.model is not None:
             changes["config"] = what.config.evolve(model_path=self._case.config.model_path)
         if what.config.device is not None:
-            changes["chosen"] = tuple(n for n in what.config.device if any(n == d.name for d in self._case.devices))
+            changes["chosen"] = self._named(what.config.device)
         self._replace(undo=True, **changes)
         if what.problem is not None:
             self.failed.emit(what.problem)
@@ -283,7 +285,7 @@ class Store(QObject):
             return
         changes: dict[str, Any] = {"config": config}
         if config.device is not None and config.device != old.device:
-            changes["chosen"] = tuple(n for n in config.device if any(n == d.name for d in self._case.devices))
+            changes["chosen"] = self._named(config.device)
         self._replace(undo=True, **changes)
 
     def reset_settings(self) -> None:
@@ -328,6 +330,21 @@ class Store(QObject):
             chosen = default_devices(self._case.machine)
         self._replace(undo=True, what_if=what_if, chosen=chosen)
 
+    def add_rpc(self, servers: tuple[str, ...]) -> None:
+        """Use the devices of RPC servers too (`--rpc`)."""
+        self.edit({"rpc": tuple(dict.fromkeys((*(self._case.config.rpc or ()), *servers)))})
+
+    def remove_rpc(self, name: str) -> None:
+        """Do without the server that a device `RPC0[host:port]` belongs to."""
+        server = name.partition("[")[2].rstrip("]")
+        self.edit({"rpc": tuple(s for s in self._case.config.rpc or () if s != server) or None})
+
+    def _named(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The known devices that `-dev` names mean, in their order."""
+        spoken = {option: name for name, option in option_names(tuple(d.name for d in self._case.devices)).items()}
+        known = {d.name for d in self._case.devices}
+        return tuple(n for n in (spoken.get(n, n) for n in names) if n in known)
+
     def _choose(self, chosen: tuple[str, ...]) -> None:
         case = self._case
         live = tuple(d.name for d in case.machine.devices) if case.machine else ()
@@ -336,7 +353,8 @@ class Store(QObject):
         if case.machine is None or what_if_used or ticked == default_devices(case.machine):
             device = None
         else:
-            device = ticked or ("none",)
+            spoken = option_names(live)
+            device = tuple(spoken[n] for n in ticked) or ("none",)
         self._replace(undo=True, chosen=chosen, config=case.config.evolve(device=device))
 
     def set_machine(self, machine: Machine) -> None:
@@ -349,7 +367,11 @@ class Store(QObject):
         chosen = tuple(n for n in old.chosen if n in names)
         fresh = {d.name for d in machine.devices} - before
         if fresh and not any(d.name in chosen for d in old.what_if):
-            wanted = old.config.device or default_devices(machine)
+            spoken = option_names(tuple(d.name for d in machine.devices))
+            typed = old.config.device
+            wanted = default_devices(machine)
+            if typed is not None:
+                wanted = tuple(n for n, option in spoken.items() if n in typed or option in typed)
             used = {n for n in wanted if n in fresh} | set(chosen)
             chosen = tuple(d.name for d in (*machine.devices, *old.what_if) if d.name in used)
         self._replace(undo=False, machine=machine, chosen=chosen)

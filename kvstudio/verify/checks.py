@@ -123,7 +123,7 @@ def check_context(seen: Seen) -> Check:
         return Check("context", None, "no context size was printed")
     per_slot = f", {figures['n_ctx_seq'][0]} per slot" if "n_ctx_seq" in figures else ""
     slots = seen.talk.n_slots or (n_slots[0] if n_slots else None)
-    got = f"n_ctx {n_ctx[0]}{per_slot}, {slots or '?'} slots"
+    got = f"n_ctx {n_ctx[0]}{per_slot}, {slots or '?'} slot{'' if slots == 1 else 's'}"
     wrong = _context_wrong(seen, n_ctx[0], slots)
     if wrong:
         return Check("context", False, f"{got}; asked for {wrong}", lines)
@@ -196,10 +196,16 @@ def _placement_wrong(seen: Seen, offload: OffloadPrinted, devices: tuple[str, ..
         asked = wanted is not None and wanted != _AUTO
         return "but no device holds a buffer" if asked else _missing_device(seen, devices)
     if seen.config.device:
-        others = [d for d in devices if not any(d == name or d.startswith(f"{name}[") for name in seen.config.device)]
+        others = [d for d in devices if not any(_is_named(d, name) for name in seen.config.device)]
         if others:
             return f"{', '.join(others)} was not asked for"
     return _missing_device(seen, devices) if wanted is not None and wanted != _AUTO else ""
+
+
+def _is_named(device: str, name: str) -> bool:
+    """Whether `-dev name` means the device of a buffer; remote ones are counted within their server there."""
+    remote = "[" in device and name.startswith("RPC")
+    return device == name or remote or device.startswith(f"{name}[")
 
 
 def _missing_device(seen: Seen, devices: tuple[str, ...]) -> str:

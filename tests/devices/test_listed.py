@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvstudio.devices.listed import backend_of, is_integrated, is_listing, parse_listed
+from kvstudio.devices.listed import backend_of, is_integrated, is_listing, option_names, parse_listed
 from kvstudio.devices.values import DeviceSource
 from kvstudio.units import MIB
 
@@ -74,3 +74,18 @@ def test_backends(name: str, backend: str) -> None:
 )
 def test_integrated_chips_are_told_by_name(description: str, integrated: bool) -> None:
     assert is_integrated(description) is integrated
+
+
+def test_a_remote_device_is_named_by_its_server_as_its_buffers_are() -> None:
+    text = """Available devices:
+  RPC0: box:50052 (100 MiB, 90 MiB free)
+  RPC1: box:50052 (50 MiB, 50 MiB free)
+  RPC2: other:50052 (24105 MiB, 24105 MiB free)
+  CUDA0: Card (10 MiB, 9 MiB free)
+"""
+    devices = parse_listed(text)
+    names = tuple(device.name for device in devices)
+    assert names == ("RPC0[box:50052]", "RPC1[box:50052]", "RPC0[other:50052]", "CUDA0")
+    assert devices[2].source is DeviceSource.RPC
+    assert devices[2].free_bytes == 24105 * MIB
+    assert list(option_names(names).values()) == ["RPC0", "RPC1", "RPC2", "CUDA0"]

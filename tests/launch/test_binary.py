@@ -230,6 +230,28 @@ else: print({HELP!r} if arg == '--help' else {VERSION!r})
         list_devices(binary)
 
 
+def test_rpc_servers_are_named_before_the_devices_are_listed(tmp_path: Path) -> None:
+    helps = HELP + "--rpc SERVERS   comma separated list of RPC servers\n"
+    body = f"""
+import sys
+if '--list-devices' in sys.argv:
+    servers = sys.argv[sys.argv.index('--rpc') + 1].split(',')
+    assert sys.argv.index('--rpc') < sys.argv.index('--list-devices') and 'LLAMA_ARG_RPC' not in os.environ
+    print('Available devices:')
+    for i, server in enumerate(servers): print('  RPC%d: %s (10 MiB, 5 MiB free)' % (i, server))
+else: print({helps!r} if arg == '--help' else {VERSION!r})
+"""
+    binary = inspect(write_program(tmp_path / "llama-server", body))
+    listed = list_devices(binary, (("LLAMA_ARG_RPC", "a:1"),), rpc=("a:1", "b:2"))
+    assert [d.name for d in parse_listed(listed)] == ["RPC0[a:1]", "RPC0[b:2]"]
+
+
+def test_a_program_without_rpc_says_so(tmp_path: Path) -> None:
+    binary = inspect(write_llama(tmp_path / "llama-server"))
+    with pytest.raises(LaunchError, match="has no --rpc"):
+        list_devices(binary, rpc=("a:1",))
+
+
 def test_a_program_without_list_devices_says_so(tmp_path: Path) -> None:
     binary = inspect(write_llama(tmp_path / "llama-server", helps=HELP.replace("--list-devices", "--other")))
     with pytest.raises(LaunchError, match="has no --list-devices"):

@@ -6,14 +6,20 @@ The limits on address space make allocations fail for real; a software device's 
 import socket
 import subprocess
 import threading
+from pathlib import Path
 
 import psutil
 import pytest
 
+from kvstudio.budget.estimate import estimate
+from kvstudio.devices.probe import probe
 from kvstudio.devices.values import Device
 from kvstudio.diagnose.values import Cause, Outcome
+from kvstudio.header.reader import read
 from kvstudio.launch.argv import parse_argv
+from kvstudio.launch.binary import list_devices
 from kvstudio.launch.environment import child_env
+from kvstudio.model.describe import describe
 from kvstudio.oracle.cache import OracleCache
 from kvstudio.oracle.check import check as oracle_check
 from kvstudio.runlog.values import Phase
@@ -26,6 +32,7 @@ from tests.rig.models import write_mamba
 pytestmark = [pytest.mark.rig, pytest.mark.timeout(240)]
 
 GB = 1_000_000_000
+TINY = str(Path(__file__).parent.parent / "data" / "headers" / "tiny.gguf")
 TWO_DEVICES = (("GGML_VK_VISIBLE_DEVICES", "0,0"),)
 NO_DEVICE = (("GGML_VK_VISIBLE_DEVICES", ""),)
 DEVICES = tuple(Device(f"Vulkan{i}", "Vulkan", "llvmpipe", total_bytes=2 << 30, free_bytes=2 << 30) for i in range(2))
@@ -48,10 +55,6 @@ def launch(config, server, tmp_path, limit=None, budget=None, **options):
 
 
 def estimate_of(config, server):
-    from kvstudio.budget.estimate import estimate
-    from kvstudio.header.reader import read
-    from kvstudio.model.describe import describe
-
     model = describe(read(config.model_path))
     return model, estimate(model, config, DEVICES, build=server.build)
 
@@ -188,6 +191,18 @@ def test_a_remote_device_is_a_device_like_any_other(server, gemma, tmp_path, rpc
     device = f"RPC0[{rpc_server}]"
     assert {b.kind for b in run.buffers if b.device == device} >= {"model", "kv", "compute"}
     assert device in dict(run.peak)
+
+
+def test_a_remote_device_is_listed_with_its_memory(server, rpc_server):
+    listed = list_devices(server, NO_DEVICE, rpc=(rpc_server,))
+    (device,) = probe(listed).devices
+    assert (device.name, device.backend) == (f"RPC0[{rpc_server}]", "RPC")
+    assert device.free_bytes > 64 << 20
+    config = config_of(TINY, "-c", "512", "-np", "1", "-ngl", "99", "--rpc", rpc_server, env=NO_DEVICE)
+    budget = estimate(describe(read(TINY)), config, (device,), build=server.build)
+    run = verify_launch.test_launch(config, server, options=LaunchOptions(n_predict=2, repeat=0, concurrent=0))
+    kv = [row for row in compare(budget, run) if row.kind == "kv"]
+    assert [(row.device, row.difference) for row in kv] == [(device.name, 0)]
 
 
 def open_lines(run):

@@ -245,9 +245,19 @@ def test_a_launch_holds_polling_and_offers_stop(opened):
 
 def test_variables_of_a_launch_list_devices_again(opened, monkeypatch):
     asked = []
-    monkeypatch.setattr(opened.binaries, "set_env", asked.append)
+    monkeypatch.setattr(opened.binaries, "set_env", lambda *what: asked.append(what))
     opened.store.edit({"env": (("CUDA_VISIBLE_DEVICES", "1"),)})
-    assert asked == [(("CUDA_VISIBLE_DEVICES", "1"),)]
+    assert asked == [((("CUDA_VISIBLE_DEVICES", "1"),), ())]
+
+
+def test_rpc_servers_of_a_launch_list_devices_again(opened, monkeypatch):
+    asked = []
+    monkeypatch.setattr(opened.binaries, "set_env", lambda *what: asked.append(what))
+    opened.work.devices_panel.rpc_added.emit(("box:50052",))
+    opened.work.devices_panel.rpc_added.emit(("box:50053", "box:50052"))
+    assert opened.store.case.config.rpc == ("box:50052", "box:50053")
+    opened.work.devices_panel.rpc_removed.emit("RPC0[box:50052]")
+    assert [rpc for _, rpc in asked] == [("box:50052",), ("box:50052", "box:50053"), ("box:50053",)]
 
 
 def test_the_check_marks_the_chart_measured(opened, monkeypatch):

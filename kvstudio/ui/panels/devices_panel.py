@@ -1,5 +1,7 @@
 """Which devices are used, what is free on them and who else is there; devices that are not there can be added."""
 
+from collections.abc import Callable
+
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLineEdit, QSizePolicy, QToolButton, QVBoxLayout, QWidget
@@ -18,11 +20,16 @@ _NOISE = ("NVIDIA GeForce ", "NVIDIA ", "AMD Radeon ", "Intel(R) ", "(TM)", "(R)
 
 
 class DevicesPanel(QWidget):
-    """Signals: `ticked` (name, on), `what_if_added` (tuple of Device), `what_if_removed` (name)."""
+    """Signals: `ticked` (name, on), `what_if_added` (tuple of Device), `what_if_removed` (name).
+
+    `rpc_added` carries `host:port` addresses, `rpc_removed` the name of a remote device.
+    """
 
     ticked = Signal(object, object)
     what_if_added = Signal(object)
     what_if_removed = Signal(object)
+    rpc_added = Signal(object)
+    rpc_removed = Signal(object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -41,17 +48,17 @@ class DevicesPanel(QWidget):
         self._list.setContentsMargins(0, 0, 0, 0)
         self._none = Label(tr("No GPU was found: everything stays in RAM."), Step.SMALL, role="muted", wrap=True)
         self._host = _DeviceRow("Host", None)
-        self._add = QToolButton()
-        self._add.setObjectName("addWhatIf")
-        self._add.setText(tr("Add what-if device…"))
-        self._add.setIcon(icons.icon("plus"))
-        self._add.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self._add.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self._add = _add_button(tr("Add what-if device…"), "addWhatIf")
         self._add.clicked.connect(self.begin_what_if)
-        self._editor = _WhatIfEditor()
-        self._editor.hide()
+        self._editor = _LineEditor("whatIf", tr("What-if device"), "2 x 24 GiB", _read_what_if)
         self._editor.accepted.connect(self._on_added)
         self._editor.cancelled.connect(self._end_what_if)
+        self._add_rpc = _add_button(tr("Add RPC servers…"), "addRpc")
+        self._add_rpc.setToolTip(tr("Devices of other machines that run ggml-rpc-server"))
+        self._add_rpc.clicked.connect(self.begin_rpc)
+        self._rpc_editor = _LineEditor("rpcServers", tr("RPC servers"), "192.168.1.20:50052", _read_servers)
+        self._rpc_editor.accepted.connect(self._on_rpc)
+        self._rpc_editor.cancelled.connect(self._end_rpc)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
@@ -62,12 +69,13 @@ class DevicesPanel(QWidget):
         layout.addSpacing(Space.S)
         layout.addWidget(self._host)
         layout.addSpacing(Space.S)
-        add_row = QHBoxLayout()
-        add_row.setContentsMargins(_INDENT - 6, 0, 0, 0)
-        add_row.addWidget(self._add)
-        add_row.addStretch(1)
-        layout.addLayout(add_row)
-        layout.addWidget(self._editor)
+        for button, editor in ((self._add, self._editor), (self._add_rpc, self._rpc_editor)):
+            add_row = QHBoxLayout()
+            add_row.setContentsMargins(_INDENT - 6, 0, 0, 0)
+            add_row.addWidget(button)
+            add_row.addStretch(1)
+            layout.addLayout(add_row)
+            layout.addWidget(editor)
 
     def show_devices(self, machine: Machine | None, what_if: tuple[Device, ...], chosen: tuple[str, ...]) -> None:
         """Draw all devices, ticked as chosen; `machine` None while the first probe is under way."""
@@ -101,9 +109,27 @@ class DevicesPanel(QWidget):
         self._add.hide()
         self._editor.begin()
 
+    def begin_rpc(self) -> None:
+        """Open the inline editor for RPC servers."""
+        self._add_rpc.hide()
+        self._rpc_editor.begin()
+
     @property
-    def editor(self) -> "_WhatIfEditor":
+    def editor(self) -> "_LineEditor":
         return self._editor
+
+    @property
+    def rpc_editor(self) -> "_LineEditor":
+        return self._rpc_editor
+
+    def _end_rpc(self) -> None:
+        self._rpc_editor.hide()
+        self._add_rpc.show()
+        self._add_rpc.setFocus()
+
+    def _on_rpc(self, servers: object) -> None:
+        self._end_rpc()
+        self.rpc_added.emit(servers)
 
     def _end_what_if(self) -> None:
         self._editor.hide()
@@ -128,7 +154,8 @@ class DevicesPanel(QWidget):
             if device.name not in self._rows:
                 row = _DeviceRow(device.name, device.source)
                 row.ticked.connect(self.ticked)
-                row.removed.connect(self.what_if_removed)
+                remote = device.source is DeviceSource.RPC
+                row.removed.connect(self.rpc_removed if remote else self.what_if_removed)
                 self._rows[device.name] = row
         self._rows = {name: self._rows[name] for name in names}
         for index, row in enumerate(self._rows.values()):
@@ -157,7 +184,9 @@ class _DeviceRow(QWidget):
             first.addWidget(self.box)
         else:
             first.addSpacing(_INDENT)
-        self._title = Label(name, Step.BODY, Weight.DemiBold)
+        # The server of a remote device stands beside its name; both together would fill the row.
+        self._title = Label(name.partition("[")[0], Step.BODY, Weight.DemiBold)
+        self._title.setAccessibleName(name)
         self._about = ElidedLabel(step=Step.SMALL, role="muted")
         self._free = Label(step=Step.SMALL)
         first.addWidget(self._title)
@@ -165,7 +194,7 @@ class _DeviceRow(QWidget):
         first.addWidget(self._about, 1)
         first.addSpacing(Space.XS)
         first.addWidget(self._free)
-        if source in (DeviceSource.WHAT_IF, DeviceSource.LOG, DeviceSource.SNAPSHOT):
+        if source in (DeviceSource.WHAT_IF, DeviceSource.LOG, DeviceSource.SNAPSHOT, DeviceSource.RPC):
             remove = icon_button("close", tr("Remove {}").format(name), name=f"remove{name}")
             remove.setFixedSize(20, 20)
             remove.clicked.connect(lambda: self.removed.emit(self._name))
@@ -200,18 +229,42 @@ class _DeviceRow(QWidget):
         return " ".join(p for p in parts if p), self._second.text()
 
 
-class _WhatIfEditor(QWidget):
-    """A line in the list where a device that is not there is typed; what is wrong is said below it."""
+def _add_button(text: str, name: str) -> QToolButton:
+    button = QToolButton()
+    button.setObjectName(name)
+    button.setText(text)
+    button.setIcon(icons.icon("plus"))
+    button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+    button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    return button
+
+
+def _read_what_if(text: str) -> object:
+    from kvstudio.devices.what_if import parse
+
+    return parse(text)
+
+
+def _read_servers(text: str) -> object:
+    from kvstudio.launch.rpc import parse_servers
+
+    return parse_servers(text)
+
+
+class _LineEditor(QWidget):
+    """A line in the list where something is typed that is not there; what is wrong with it is said below."""
 
     accepted = Signal(object)
     cancelled = Signal()
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, title: str, example: str, read: Callable[[str], object]) -> None:
         super().__init__()
+        self._read = read
+        self.hide()
         self.field = QLineEdit()
-        self.field.setObjectName("whatIf")
-        self.field.setPlaceholderText("2 x 24 GiB")
-        self.field.setAccessibleName(tr("What-if device"))
+        self.field.setObjectName(name)
+        self.field.setPlaceholderText(example)
+        self.field.setAccessibleName(title)
         self.field.returnPressed.connect(self._on_return)
         self.field.textEdited.connect(lambda _: self._say(""))
         self.field.installEventFilter(self)
@@ -253,10 +306,8 @@ class _WhatIfEditor(QWidget):
         return super().eventFilter(watched, event)
 
     def _on_return(self) -> None:
-        from kvstudio.devices.what_if import parse
-
         try:
-            devices = parse(self.field.text())
+            devices = self._read(self.field.text())
         except KvStudioError as error:
             self._say(said(error.message, error.hint))
             return

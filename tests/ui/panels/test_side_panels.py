@@ -119,6 +119,29 @@ def test_a_bad_what_if_device_is_said_in_place(qtbot):
     assert not line.isVisible()
 
 
+def test_rpc_servers_are_typed_in_place(qtbot):
+    panel = shown(qtbot, DevicesPanel())
+    panel.begin_rpc()
+    panel.rpc_editor.field.setText("box")
+    qtbot.keyClick(panel.rpc_editor.field, Qt.Key.Key_Return)
+    assert "box is not the address" in panel.rpc_editor.error()
+    panel.rpc_editor.field.setText("box:50052")
+    with qtbot.waitSignal(panel.rpc_added) as said:
+        qtbot.keyClick(panel.rpc_editor.field, Qt.Key.Key_Return)
+    assert said.args == [("box:50052",)]
+    assert panel.rpc_editor.isHidden()
+
+
+def test_a_remote_device_shows_its_server_and_can_be_removed(qtbot):
+    panel = shown(qtbot, DevicesPanel())
+    remote = Device("RPC0[box:50052]", "RPC", "box:50052", 24 * GIB, 20 * GIB, DeviceSource.RPC)
+    panel.show_devices(Machine((remote,), HOST), (), (remote.name,))
+    assert panel.row_texts(remote.name)[0] == "RPC0 box:50052 20.0 free"
+    with qtbot.waitSignal(panel.rpc_removed) as said:
+        panel.findChild(QToolButton, f"remove{remote.name}").click()
+    assert said.args == [remote.name]
+
+
 def test_what_if_devices_can_be_removed(qtbot):
     panel = shown(qtbot, DevicesPanel())
     extra = replace(CARD, name="CUDA1", source=DeviceSource.WHAT_IF)
