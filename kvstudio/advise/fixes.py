@@ -311,16 +311,20 @@ def changed_fields(before: LaunchConfig, after: LaunchConfig, *, paired_types: b
     return tuple(sorted(names))
 
 
+#: Variables that are not called like the field they are read from.
+_FIELDS = {"cache_type": "cache_type_k", "binary": "program"}
+
+
 def value_of(config: LaunchConfig, variable: str) -> Any:
     """What a variable is set to; for `cache_type` the K type stands for both."""
-    return getattr(config, "cache_type_k" if variable == "cache_type" else variable)
+    return getattr(config, _FIELDS.get(variable, variable))
 
 
 def with_value(config: LaunchConfig, variable: str, value: Any) -> LaunchConfig:
     """The settings with one variable replaced."""
     if variable == "cache_type":
         return config.evolve(cache_type_k=value, cache_type_v=value)
-    return config.evolve(**{variable: value})
+    return config.evolve(**{_FIELDS.get(variable, variable): value})
 
 
 def all_fixes(s: Situation, variables: Sequence[str]) -> tuple[Fix, ...]:

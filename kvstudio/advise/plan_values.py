@@ -18,11 +18,17 @@ class TrialKind(StrEnum):
     CHANGE = "change"
     EDGE = "edge"
     PUT_BACK = "put_back"
+    FREE = "free"  # the person ends another process; nothing of the command changes
+    BACKEND = "backend"  # the same command on the same card through another backend
+    BINARY = "binary"  # the same command with another build
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A run to be made: exactly one variable differs from the run `parent` (index into the attempts), None at first."""
+    """A run to be made: exactly one variable differs from the run `parent` (index into the attempts), None at first.
+
+    `freed` are the processes, by pid, whose memory the person has given back by the time of this run.
+    """
 
     kind: TrialKind
     config: LaunchConfig
@@ -34,6 +40,7 @@ class Trial:
     why: str
     cost: str
     predicted: Budget | None
+    freed: tuple[int, ...] = ()
 
     @property
     def change(self) -> dict[str, tuple[Any, Any]]:
@@ -65,6 +72,46 @@ class RootCause:
 
 
 @dataclass(frozen=True, slots=True)
+class Competitor:
+    """Another process that holds memory of a device."""
+
+    device: str
+    pid: int
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class HardLimit:
+    """What a launch that cannot fit would need, in bytes.
+
+    `needed_bytes` is all that the command as given asks of devices and host together, `least_bytes` the same with
+    every cache and batch at its smallest, `available_bytes` what there is. `file_type` names the largest common
+    quantization of this model that would fit, `bits_per_weight` its density; `weights_bytes` is what weights may take.
+    """
+
+    needed_bytes: int
+    least_bytes: int
+    available_bytes: int
+    weights_bytes: int
+    file_type: str | None = None
+    bits_per_weight: float | None = None
+    n_params: int | None = None
+
+    @property
+    def short_bytes(self) -> int:
+        return max(0, self.least_bytes - self.available_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class NotOffered:
+    """A variable that is not proposed, and why."""
+
+    variable: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The end of a walk. `outcome`: verified, no_fit, stopped. `not_separated`: variables no two runs tell apart."""
 
@@ -73,3 +120,4 @@ class Verdict:
     config: LaunchConfig | None
     root_cause: RootCause | None
     not_separated: tuple[str, ...] = ()
+    hard_limit: HardLimit | None = None

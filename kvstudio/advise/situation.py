@@ -12,11 +12,22 @@ from kvstudio.model.values import ModelInfo
 
 
 @dataclass(frozen=True, slots=True)
+class Cap:
+    """The most that `device` takes in one allocation for a kind of memory; `share` of that kind is one allocation."""
+
+    device: str
+    kind: BufferKind
+    bytes: int
+    share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
     """What a fix function sees.
 
     `failing`: the kind of memory that is refused, from the diagnosis or the budget; `culprit` the device it is on
-    (None: the host). `capacity_bytes` replaces a device's free memory where launches have shown better.
+    (None: the host). `capacity_bytes` replaces a device's free memory where launches have shown better; `caps` are
+    limits on one allocation that launches have met, `total_bytes` a limit on everything together.
     """
 
     model: ModelInfo
@@ -30,6 +41,8 @@ class Situation:
     overhead: Mapping[str, int] = field(default_factory=dict)
     capacity_bytes: Mapping[str, int] = field(default_factory=dict)
     spare_bytes: int = 0
+    caps: tuple[Cap, ...] = ()
+    total_bytes: int | None = None
 
     def estimate(self, config: LaunchConfig) -> Budget:
         """The budget of other settings in the same world."""
@@ -49,10 +62,23 @@ class Situation:
 
     def fits(self, budget: Budget) -> bool:
         """Whether every device whose memory is known has room, with the spare asked for."""
-        if budget.first_failure is not None and not self.capacity_bytes:
+        if self.over_caps(budget) or (budget.first_failure is not None and not self.capacity_bytes):
             return False
+        if self.total_bytes is not None:
+            total = sum(place.need_bytes - place.mapped_bytes for place in self._judged(budget))
+            if total > self.total_bytes:
+                return False
         room = self.room_bytes(budget)
         return room is not None and room >= self.spare_bytes
+
+    def over_caps(self, budget: Budget) -> bool:
+        """Whether one allocation would be larger than its device takes."""
+        return any(
+            (place.of(cap.kind) or 0) * cap.share > cap.bytes
+            for cap in self.caps
+            for place in budget.devices
+            if place.name == cap.device
+        )
 
     def need_of_culprit(self, budget: Budget) -> int:
         """What the settings ask of the device that refused."""

@@ -1,0 +1,221 @@
+"""Steps of a walk towards a first working run: the smallest run, then single changes, then the first of several."""
+
+from dataclasses import replace
+from typing import Any
+
+from kvstudio.advise.fixes import FIXES, changed_fields, same_cache_types, useless
+from kvstudio.advise.learned import refused, situation
+from kvstudio.advise.plan_values import Attempt, Trial, TrialKind
+from kvstudio.advise.rank import order
+from kvstudio.advise.record import Record
+from kvstudio.advise.situation import KIND_OF_STAGE, Situation, failing_of
+from kvstudio.advise.values import Fix
+from kvstudio.budget.values import BufferKind
+from kvstudio.diagnose.values import Diagnosis
+from kvstudio.launch.config import LaunchConfig
+
+SMALLEST_CTX = 4096
+TRIES_PER_VARIABLE = 2
+_STAGES = ("weights", "kv", "rs", "compute", "output", "decode")
+
+
+def as_given(record: Record) -> Trial:
+    """The command as it was typed."""
+    why = "The command as it was given, so that everything after it has something to differ from."
+    predicted = record.estimate(record.wanted)
+    return Trial(TrialKind.AS_GIVEN, record.wanted, None, None, None, None, "As given", why, "", predicted)
+
+
+def trial_of(record: Record, kind: TrialKind, parent: int, fix: Fix) -> Trial:
+    """A fix as a run to make."""
+    return Trial(
+        kind, fix.config, parent, fix.variable, fix.before, fix.after, fix.title, fix.why, fix.cost, fix.budget,
+        record.freed,
+    )  # fmt: skip
+
+
+def smallest(record: Record) -> Trial | None:
+    """The smallest run, reached one variable at a time: context 4096, then one slot; slots first for recurrent state.
+
+    It tells a launch that is too large from one that cannot work at all. A refusal of the weights comes before context
+    and slots matter, and a refused setting is not a matter of size: then there is no smallest run.
+    """
+    first = record.first.diagnosis
+    kind = KIND_OF_STAGE.get(first.stage or "") if first else None
+    if first is None or first.memory_class == "not_memory" or kind is BufferKind.MODEL:
+        return None
+    parent, config = record.start_index, record.wanted
+    for variable, now, least in _sizes(record, kind):
+        config = config.evolve(**{variable: least})
+        done = _made(record, config)
+        if done is None:
+            if record.was_skipped(TrialKind.SMALLEST, variable):
+                return None
+            return _smallest_trial(record, parent, config, variable, now, least)
+        if record.attempts[done].worked:
+            return None
+        parent = done
+    return None
+
+
+def _sizes(record: Record, kind: BufferKind | None) -> list[tuple[str, int, int]]:
+    """Variables of the smallest run that are larger now: name, value, smallest."""
+    effective = record.estimate(record.wanted).config
+    sizes = [("n_ctx", effective.n_ctx, SMALLEST_CTX), ("n_parallel", effective.n_parallel, 1)]
+    if kind is BufferKind.RS:
+        sizes.reverse()
+    return [size for size in sizes if size[1] > size[2]]
+
+
+def _made(record: Record, config: LaunchConfig) -> int | None:
+    """The attempt with these settings in the world as it is now."""
+    runs = enumerate(record.attempts)
+    return next((i for i, a in runs if a.trial.config == config and a.trial.freed == record.freed), None)
+
+
+def _smallest_trial(record: Record, parent: int, config: LaunchConfig, variable: str, now: int, least: int) -> Trial:
+    name = f"context {SMALLEST_CTX}" if variable == "n_ctx" else "1 slot"
+    why = "Small enough to work if anything does; if it fails too, size is not the reason."
+    return Trial(
+        TrialKind.SMALLEST, config, parent, variable, now, least, f"Smallest: {name}", why, "only a test",
+        record.estimate(config), record.freed,
+    )  # fmt: skip
+
+
+def base_of(record: Record) -> int:
+    """The attempt that changes start from: the last kept one, else the command as given."""
+    kept = [
+        i
+        for i, a in enumerate(record.attempts)
+        if i > record.start_index and a.trial.kind is TrialKind.CHANGE and not a.worked and _kept(record, i)
+    ]
+    return kept[-1] if kept else record.start_index
+
+
+def _kept(record: Record, index: int) -> bool:
+    """A change that did not suffice alone is kept when it moved the failure on: less asked, or a later stage."""
+    attempt = record.attempts[index]
+    parent = record.attempts[attempt.trial.parent or 0]
+    before, after = refused(parent), refused(attempt)
+    if before is None or after is None:
+        return False
+    old, new = (a.diagnosis.stage if a.diagnosis else None for a in (parent, attempt))
+    if old in _STAGES and new in _STAGES and _STAGES.index(new) > _STAGES.index(old):
+        return True
+    return old == new and after[0] == before[0] and after[1] < before[1]
+
+
+def single_change(record: Record) -> Trial | None:
+    """The best single change from the base that should work with what is known now."""
+    for parent in dict.fromkeys((base_of(record), record.start_index)):
+        for fix in candidates(record, record.attempts[parent]):
+            if (
+                record.tries(TrialKind.CHANGE, fix.variable) >= TRIES_PER_VARIABLE
+                or record.was_tried(fix.config)
+                or record.was_skipped(TrialKind.CHANGE, fix.variable)
+            ):
+                continue
+            return trial_of(record, TrialKind.CHANGE, parent, fix)
+    return None
+
+
+def candidates(record: Record, base: Attempt) -> tuple[Fix, ...]:
+    """Fixes for an attempt's failure: what the diagnosis names for settings, else the ranked variables."""
+    here = situation(record, base.trial.config, base.diagnosis)
+    named = _named_by_diagnosis(here, base.diagnosis)
+    if base.diagnosis is not None and base.diagnosis.memory_class == "not_memory":
+        return named
+    found = tuple(
+        fix
+        for name in order(here.failing, single_types=not same_cache_types(record.world.model))
+        if useless(name, here.failing, here) is None and (fix := FIXES[name](here)) is not None
+    )
+    single = tuple(
+        fix for fix in found if len(changed_fields(base.trial.config, fix.config)) == 1 or fix.variable == "cache_type"
+    )
+    return single + named
+
+
+def _named_by_diagnosis(here: Situation, diagnosis: Diagnosis | None) -> tuple[Fix, ...]:
+    """Single changes the diagnosis itself proposes (a refused setting, a fit that aborts)."""
+    fixes = []
+    for step in diagnosis.next_steps if diagnosis else ():
+        if len(step.change) != 1:
+            continue
+        variable, after = next(iter(step.change.items()))
+        after = tuple(after) if isinstance(after, list) else after
+        if variable not in LaunchConfig.__dataclass_fields__ or getattr(here.config, variable) == after:
+            continue
+        if diagnosis and diagnosis.memory_class == "memory" and variable in FIXES:
+            continue  # the solver's size of this change is better than the log's
+        config, budget = here.try_change(**{variable: after})
+        before, room = getattr(here.config, variable), here.room_bytes(budget)
+        fixes.append(Fix(variable, before, after, f"{variable} {after}", step.why, "", config, budget, room))
+    return tuple(fixes)
+
+
+#: Changes large enough to matter when no single one suffices, least harm first: variable, value, title, cost.
+_LADDER: tuple[tuple[str, Any, str, str], ...] = (
+    ("tensor_split", None, "Split by free memory", "no cost"),
+    ("swa_full", None, "No --swa-full", "less prompt reuse"),
+    ("flash_attn", "on", "Flash attention on", "no cost where the device has it"),
+    ("cache_type_k", "q8_0", "K type q8_0", "slightly less precise cache"),
+    ("cache_type_v", "q8_0", "V type q8_0", "slightly less precise cache"),
+    ("n_parallel", 1, "1 slot", "one request at a time"),
+    ("n_ubatch", 128, "Micro-batch 128", "slower prompt processing"),
+    ("cpu_moe", True, "All experts on the CPU", "slower generation"),
+    ("n_ctx", SMALLEST_CTX, f"Context {SMALLEST_CTX}", "much shorter context"),
+    ("n_gpu_layers", 0, "No GPU layers", "much slower generation"),
+)
+
+
+def partial_change(record: Record) -> Trial | None:
+    """When no single change suffices: the mildest one after which another would, kept as the base of the next.
+
+    Each step still changes one variable from a run that was made. Where no pair is predicted to be enough either, the
+    change that takes most off the culprit goes first.
+    """
+    parent = base_of(record)
+    base = record.attempts[parent]
+    here = situation(record, base.trial.config, base.diagnosis)
+    need = here.need_of_culprit(here.budget)
+    options: list[tuple[int, Fix]] = []
+    for fix in _rungs(record, base, here):
+        saved = need - here.need_of_culprit(fix.budget)
+        if saved <= 0 or record.was_tried(fix.config):
+            continue
+        if _one_more_fits(here, fix):
+            return trial_of(record, TrialKind.CHANGE, parent, fix)
+        options.append((saved, fix))
+    if not options:
+        return None
+    _, fix = max(options, key=lambda option: option[0])
+    return trial_of(record, TrialKind.CHANGE, parent, fix)
+
+
+def _rungs(record: Record, base: Attempt, here: Situation) -> list[Fix]:
+    """The steps of the ladder that apply here."""
+    found = []
+    why = "No single change is enough; after this one, which is kept, one more is."
+    for variable, after, title, cost in _LADDER:
+        before = getattr(base.trial.config, variable)
+        if before == after or record.was_skipped(TrialKind.CHANGE, variable):
+            continue
+        if useless(variable, here.failing, here) or (variable == "cpu_moe" and not record.world.model.n_expert):
+            continue
+        if same_cache_types(record.world.model) and variable in ("cache_type_k", "cache_type_v"):
+            continue  # one of two types that must agree
+        config, budget = here.try_change(**{variable: after})
+        found.append(Fix(variable, before, after, title, why, cost, config, budget, here.room_bytes(budget)))
+    return found
+
+
+def _one_more_fits(here: Situation, fix: Fix) -> bool:
+    """Whether a single further change is predicted to be enough."""
+    kind, culprit = failing_of(fix.budget)
+    after = replace(here, config=fix.config, budget=fix.budget, failing=kind, culprit=culprit)
+    return any(
+        FIXES[name](after) is not None
+        for name in order(kind, single_types=not same_cache_types(here.model))
+        if name != fix.variable and useless(name, kind, after) is None
+    )
