@@ -1,8 +1,6 @@
 """A case to a JSON file and back, without what can be worked out again."""
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +8,7 @@ from kvstudio.case.codec import from_plain, to_plain
 from kvstudio.case.evolve import evolve_budget
 from kvstudio.case.values import Case
 from kvstudio.errors import StoreError
+from kvstudio.files import write_whole
 from kvstudio.header.values import Header
 from kvstudio.model.describe import describe
 
@@ -57,16 +56,7 @@ def save(case: Case, path: str | Path) -> None:
     path = Path(path)
     text = json.dumps(to_json(case), ensure_ascii=False, indent=1)
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(path, text.encode("utf-8", "replace"))
     except OSError as error:
         raise StoreError(
             f"{path.name} could not be saved: {error.strerror or error}", "What was there before is unchanged."

@@ -114,14 +114,14 @@ def run_once(
         number, folder = history.begin(config)
         options = replace(options, number=number, log_dir=str(folder))
     except StoreError as error:
-        message(f"the run will not be kept: {error.message}")
+        message(f"it is launched, but {error.message}")
         number = 0
     run = _watched(inputs, config, binary, budget, options, title)
     if number:
         try:
             return history.finish(number, run, model_name=inputs.model.name, budget=budget).run
         except StoreError as error:
-            message(f"the run could not be kept: {error.message}")
+            message(f"it was launched, but {error.message}")
     return run
 
 

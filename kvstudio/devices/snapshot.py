@@ -1,13 +1,11 @@
 """A machine in a file, to plan on another machine or later."""
 
-import contextlib
 import json
-import os
-import tempfile
 
 from kvstudio.devices.json import from_json, to_json
 from kvstudio.devices.values import Machine
 from kvstudio.errors import StoreError
+from kvstudio.files import write_whole
 
 #: A snapshot has a few kilobytes; what is larger is something else.
 MAX_BYTES = 4 * 1024**2
@@ -42,15 +40,7 @@ def save(path: str, machine: Machine) -> None:
     Raises: StoreError.
     """
     text = json.dumps(to_json(machine), indent=2, ensure_ascii=False) + "\n"
-    folder = os.path.dirname(os.path.abspath(path))
-    temporary = ""
     try:
-        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8", suffix=".tmp") as file:
-            temporary = file.name
-            file.write(text)
-        os.replace(temporary, path)
+        write_whole(path, text.encode("utf-8", "replace"))
     except OSError as problem:
-        if temporary:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
         raise StoreError(f"{path} cannot be saved: {problem.strerror or problem}", "Choose another place.") from problem

@@ -1,10 +1,9 @@
-"""Bytes to a file in one step: written beside it, then renamed over it."""
+"""A report's bytes or text to a file, whole or not at all."""
 
-import os
-import tempfile
 from pathlib import Path
 
 from kvstudio.errors import StoreError
+from kvstudio.files import write_whole
 
 
 def save_bytes(path: str | Path, data: bytes) -> None:
@@ -14,17 +13,7 @@ def save_bytes(path: str | Path, data: bytes) -> None:
     """
     path = Path(path)
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}", suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(temporary).chmod(0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(path, data)
     except OSError as error:
         hint = "Choose another folder, or make room; what was there before is unchanged."
         raise StoreError(f"{path.name} could not be saved: {error.strerror or error}", hint) from error

@@ -90,7 +90,7 @@ def test_an_old_file_survives_a_failed_save(tmp_path: Path, monkeypatch: pytest.
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("kvstudio.devices.snapshot.os.replace", refuse)
+    monkeypatch.setattr("os.replace", refuse)
     with pytest.raises(StoreError, match="No space left"):
         save(str(path), MACHINE)
     assert path.read_text() == "old"

@@ -1,0 +1,35 @@
+"""Bytes to a path, whole or not at all."""
+
+import os
+import stat
+import tempfile
+
+
+def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write beside the file, then rename over it, so that the one before stays until the new one is complete.
+
+    A link is followed, and a device or pipe is written to as it is: a rename would put a file in its place.
+
+    Raises: OSError with the system's reason; the file before is then as it was.
+    """
+    target = os.path.realpath(path)
+    try:
+        mode = os.stat(target).st_mode
+    except FileNotFoundError:
+        mode = None
+    if mode is not None and not stat.S_ISREG(mode):
+        with open(target, "wb") as file:  # a folder is refused here, in the system's words
+            file.write(data)
+        return
+    folder, name = os.path.split(target)
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name[:40]}", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644 if mode is None else stat.S_IMODE(mode))
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,51 @@
+"""Files are written whole or not at all, and only files are replaced."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kvstudio.files import write_whole
+
+
+def test_a_link_is_followed_and_the_mode_kept(tmp_path: Path) -> None:
+    real = tmp_path / "real.md"
+    real.write_text("old")
+    real.chmod(0o600)
+    link = tmp_path / "link.md"
+    link.symlink_to(real)
+    write_whole(link, b"new")
+    assert real.read_bytes() == b"new"
+    assert link.is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_whole(pipe, b"through")
+        assert os.read(reader, 100) == b"through"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        write_whole(tmp_path, b"x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_as_long_as_names_get_is_written(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 255)
+    write_whole(path, b"x")
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
+def test_a_full_disk_is_an_error_and_its_device_stays_a_device() -> None:
+    with pytest.raises(OSError, match="No space left"):
+        write_whole("/dev/full", b"x")
+    assert not os.path.isfile("/dev/full")
