@@ -79,9 +79,14 @@ def holds_copies(plan: Schedule, backends: list[Backend], reserve: Reserve) -> b
 
 
 def graph_of(reserve: Reserve, layers: Sequence[int]) -> tuple[Blocks, bool]:
+    """Raises: LookupError when the file lacks what its architecture's graph is made of, or has it in other shapes."""
     graph = Blocks(reserve, layers)
-    followed = build(graph)
-    graph.pool()
+    try:
+        followed = build(graph)
+        graph.pool()
+    except (AssertionError, TypeError, ValueError, ZeroDivisionError) as error:
+        # A header is hostile input: shapes that contradict each other surface wherever the graph first uses them.
+        raise LookupError(f"the graph of {reserve.arch} does not fit this file") from error
     return graph, followed
 
 
