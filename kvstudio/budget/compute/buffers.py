@@ -15,6 +15,7 @@ from kvstudio.budget.compute.simulate import (
     reserve_for,
     simulate,
 )
+from kvstudio.budget.compute.tensor import F16
 from kvstudio.budget.placement_values import PlacedTensor, Placement
 from kvstudio.budget.values import EffectiveConfig, Provenance
 from kvstudio.launch.config import LaunchConfig
@@ -81,7 +82,7 @@ def compute_buffers(
 ) -> dict[str, tuple[int, Provenance, str]]:
     """Bytes, provenance and reason of each compute buffer, by the buffer type's log name.
 
-    `EXACT` where the architecture's own graph is followed on a backend whose rules are known; else `ESTIMATED`.
+    `EXACT` where the architecture's own graph is followed on a backend whose rules were confirmed; else `ESTIMATED`.
     """
     prepared = _prepare(model, placement, effective.build)
     reserve = reserve_for(model, effective, placement, config, prepared.placed)
@@ -96,7 +97,7 @@ def compute_buffers(
         result = _simulated(prepared, reserve, effective, key)
         samples.add(effective.n_ctx_seq, result)
     known = result.followed and model.known_architecture
-    provenance = Provenance.EXACT if known and not _approximate(placement) else Provenance.ESTIMATED
+    provenance = Provenance.EXACT if known and not _approximate(placement, reserve) else Provenance.ESTIMATED
     return {
         name: (size, provenance, why)
         for name, size, why in zip(prepared.names, result.sizes, result.reasons, strict=True)
@@ -134,9 +135,12 @@ def _simulated(prepared: _Prepared, reserve: Reserve, effective: EffectiveConfig
     return simulate(reserve, prepared.backends, prepared.kept)
 
 
-#: Backends whose allocation rules are followed to the byte.
-_FOLLOWED = frozenset({"Vulkan", "RPC", "CUDA", "ROCm", "MUSA"})
+#: Backends whose buffers were met to the byte in real runs. CUDA's rules are followed too, but no run confirmed them.
+_MET = frozenset({"Vulkan", "RPC"})
 
 
-def _approximate(placement: Placement) -> bool:
-    return any(traits.backend not in _FOLLOWED for traits in placement.traits)
+def _approximate(placement: Placement, reserve: Reserve) -> bool:
+    """Is a backend, or the mix of a quantized cache with a relative position bias on a device, not confirmed?"""
+    biased = reserve.arch in ("t5", "t5encoder") and bool(placement.traits)
+    quantized = reserve.type_k != F16 or reserve.type_v != F16
+    return (biased and quantized) or any(traits.backend not in _MET for traits in placement.traits)
