@@ -296,6 +296,8 @@ class MainWindow(QMainWindow):
         self._show_state()
         if self._closing and not running:
             self.close()
+            # Qt counts the end of visible windows only, and this one was hidden while the child ended.
+            QGuiApplication.quit()
 
     # Drop and paste ------------------------------------------------------------------------------------------------
 

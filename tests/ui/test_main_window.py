@@ -226,6 +226,19 @@ def test_panels_fit_at_each_size(opened, size, qtbot):
     assert opened.toolbar.report_button.geometry().right() < opened.toolbar.help_button.geometry().left()
 
 
+def test_closing_during_a_launch_stops_it_first_and_then_ends_the_program(window, monkeypatch):
+    told = []
+    monkeypatch.setattr(MainWindow, "is_running", property(lambda self: "over" not in told))
+    monkeypatch.setattr(MainWindow, "stop", lambda self: told.append("stop"))
+    monkeypatch.setattr("kvstudio.ui.main_window.QGuiApplication.quit", lambda: told.append("quit"))
+    window.show()
+    assert window.close() is False
+    assert told == ["stop"]
+    told.append("over")
+    window.on_running(False)
+    assert told[-1] == "quit"
+
+
 def test_polling_stops_while_hidden(window):
     window.poll.start()
     assert window.poll.is_active()
