@@ -38,6 +38,8 @@ def effective(field: str, budget: Budget | None, typed: object) -> str:
             shared = tr("unified") if config.kv_unified else f"× {config.n_ctx_seq}"
             return f"{config.n_parallel}, {shared}" if config.kv_unified else f"{config.n_parallel} {shared}"
         case "n_gpu_layers":
+            if not budget.devices:
+                return tr("no device")
             return tr("{} of {}").format(*budget.offloaded_layers)
         case "tensor_split":
             return " : ".join(str(n) for n in layer_counts(budget)) if len(budget.devices) > 1 else ""

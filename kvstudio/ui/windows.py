@@ -101,7 +101,6 @@ class Windows(QObject):
         if isinstance(what, opening.OpenedProjector):
             name = Path(what.path).name
             model = self._store.case.model
-            use = tr("Use with {}").format(model.name if model else "")
             self._window.banner.ask(
                 tr("{} is a multimodal projector").format(name),
                 tr("It is loaded beside a model and takes memory of its own."),

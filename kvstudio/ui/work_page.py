@@ -47,6 +47,7 @@ class WorkPage(QWidget):
         super().__init__()
         self._store = window.store
         self._banner = window.banner
+        self._low = False
         self.model_panel = ModelPanel()
         self.devices_panel = DevicesPanel()
         self.chart = ChartPanel()
@@ -115,7 +116,7 @@ class WorkPage(QWidget):
         self.chart.context_picked.connect(lambda n_ctx: store.edit({"n_ctx": n_ctx}))
         self.chart.fix_requested.connect(window.windows.fix)
         self.chart.why_requested.connect(window.windows.why)
-        self.chart.view_changed.connect(lambda _: self._show_context())
+        self.chart.view_changed.connect(lambda _: self._on_view())
         self.command.config_edited.connect(store.set_config)
         self.command.paste_requested.connect(window.paste)
         self.command.copied.connect(lambda: self._banner.show_note(tr("Command copied")))
@@ -127,6 +128,7 @@ class WorkPage(QWidget):
         run.report_requested.connect(window.windows.report)
         run.copy_requested.connect(window.copy_command)
         run.opened.connect(self._on_run_opened)
+        run.height_changed.connect(self._share_height)
         self.launching.running_changed.connect(window.on_running)
         self.launching.failed.connect(self._banner.show_error)
 
@@ -186,7 +188,17 @@ class WorkPage(QWidget):
 
     def _on_run_opened(self, opened: bool) -> None:
         self.chart.set_open_run(opened)
-        self.command.show_header(not opened)
+        self._give_room()
+
+    def _on_view(self) -> None:
+        self._give_room()
+        self._show_context()
+
+    def _give_room(self) -> None:
+        """The view by context needs the height that an idle run area and a heading would take."""
+        by_context = self.chart.view() == CONTEXT
+        self.command.show_header(not self.run_panel.is_open and not by_context)
+        self.run_panel.fold(self._low or by_context)
         self._share_height()
 
     def _share_height(self) -> None:
@@ -199,8 +211,8 @@ class WorkPage(QWidget):
 
     def fit(self, width: int, height: int) -> None:
         """Take the form for a window of this size."""
-        self.run_panel.fold(height < Size.SMALL_HEIGHT)
-        self._share_height()
+        self._low = height < Size.SMALL_HEIGHT
+        self._give_room()
         small = width < Size.SMALL_WIDTH
         self._left.setFixedWidth(Size.LEFT_SMALL if small else Size.LEFT)
         margin = Space.MARGIN if small else Space.CANVAS_MARGIN

@@ -13,7 +13,18 @@ from kvstudio.ui.panels.run_log_page import RunLogPage
 from kvstudio.ui.panels.run_values import ComparisonRow, clock, fill_phases, marks_of, phases_of
 from kvstudio.ui.text import gib, tr
 from kvstudio.ui.theme import Size, Space, Step, Weight
-from kvstudio.ui.widgets.basic import Card, ElidedLabel, Icon, Label, Rule, SectionLabel, Surface, push_button
+from kvstudio.ui.widgets.basic import (
+    Card,
+    ElidedLabel,
+    Icon,
+    Label,
+    Rule,
+    SectionLabel,
+    Surface,
+    icon_button,
+    push_button,
+    show,
+)
 from kvstudio.ui.widgets_run.checks_page import ChecksPage
 from kvstudio.ui.widgets_run.comparison_table import ComparisonPage
 from kvstudio.ui.widgets_run.phase_strip import Figure, PhaseStrip, phase_name
@@ -40,6 +51,7 @@ class RunPanel(QWidget):
     compare_requested = Signal(object)
     #: The area wants another height: it got something to show, or lost it.
     opened = Signal(bool)
+    height_changed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -50,7 +62,7 @@ class RunPanel(QWidget):
         self._has_rs = False
         self._number = 0
         self._opened = False
-        self._folded = False
+        self._folded = self._unfolded = False
         self._elapsed = QElapsedTimer()
         self._ticker = QTimer(self)
         self._ticker.setInterval(_CLOCK_MS)
@@ -62,6 +74,7 @@ class RunPanel(QWidget):
         self.idle = _IdlePage()
         self.idle.launch_button.clicked.connect(self.launch_requested)
         self.idle.open_button.clicked.connect(self.open_log_requested)
+        self.idle.toggle.clicked.connect(self._on_fold_wanted)
         self.strip = PhaseStrip()
         self.source = _SourceBar()
         self.log = RunLogPage()
@@ -117,10 +130,22 @@ class RunPanel(QWidget):
         self.idle.launch_button.setToolTip(why_not)
 
     def fold(self, folded: bool) -> None:
-        """In a low window the idle area is its strip only."""
-        self._folded = folded
-        self.idle.fold(folded)
+        """Where room is short the idle area is its strip only, until its chevron opens it."""
+        if folded != self._folded:
+            self._folded, self._unfolded = folded, False
+            self._show_fold()
+
+    def _is_strip(self) -> bool:
+        return self._folded and not self._unfolded
+
+    def _show_fold(self) -> None:
+        self.idle.fold(self._is_strip())
         self.updateGeometry()
+        self.height_changed.emit()
+
+    def _on_fold_wanted(self) -> None:
+        self._unfolded = self._folded and not self._unfolded
+        self._show_fold()
 
     def show_running(
         self,
@@ -217,10 +242,10 @@ class RunPanel(QWidget):
     def sizeHint(self) -> QSize:
         if self._opened:
             return QSize(1100, _OPEN_HEIGHT)
-        return QSize(1100, Size.STRIP + 8 if self._folded else _IDLE_HEIGHT)
+        return QSize(1100, Size.STRIP if self._is_strip() else _IDLE_HEIGHT)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(600, 240 if self._opened else Size.STRIP + 8 if self._folded else _IDLE_HEIGHT)
+        return QSize(600, 240 if self._opened else Size.STRIP if self._is_strip() else _IDLE_HEIGHT)
 
     def _open(self, opened: bool) -> None:
         changed = opened != self._opened
@@ -293,7 +318,15 @@ class _IdlePage(Surface):
         self._head = QWidget()
         head = QHBoxLayout(self._head)
         head.setContentsMargins(0, 0, 0, 0)
+        head.setSpacing(Space.S)
+        self.toggle = icon_button("chevron-right", tr("Show the run area"), name="unfoldRun")
+        self.toggle.setFixedSize(20, 20)
+        self.toggle.hide()
+        self._none = Label(tr("none yet"), Step.SMALL, role="muted")
+        self._none.hide()
+        head.addWidget(self.toggle)
         head.addWidget(SectionLabel(tr("Run")))
+        head.addWidget(self._none)
         head.addStretch(1)
         head.addWidget(Label(tr("Drop a log anywhere to have it explained"), Step.SMALL, role="muted"))
         self._card = Card()
@@ -336,10 +369,11 @@ class _IdlePage(Surface):
         self._layout.addWidget(self._card, 1)
 
     def fold(self, folded: bool) -> None:
-        """One row only."""
-        self._head.setVisible(not folded)
-        self._text.setVisible(not folded)
-        self._layout.setContentsMargins(Space.L, 4 if folded else 10, Space.L, 4 if folded else Space.L)
+        """The heading only, with a chevron that opens the rest."""
+        for part, shown in ((self._card, not folded), (self._none, folded), (self.toggle, folded)):
+            show(part, shown)
+        left = Space.M if folded else Space.L
+        self._layout.setContentsMargins(left, 0 if folded else 10, Space.L, 0 if folded else Space.L)
 
 
 def _is_verified(run: Run) -> bool:

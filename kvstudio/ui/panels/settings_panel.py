@@ -5,7 +5,7 @@ from bisect import bisect_left
 from typing import Any
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QWheelEvent
+from PySide6.QtGui import QKeyEvent, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -24,12 +24,17 @@ from kvstudio.ui.panels.setting_row import SettingRow, effective_width
 from kvstudio.ui.settings_table import ADVANCED, BY_FIELD, MAIN, NOT_MARKED
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Size, Space, Step
-from kvstudio.ui.widgets.basic import Label, LinkButton, Rule, SectionLabel, Surface
+from kvstudio.ui.widgets.basic import Label, LinkButton, Rule, SectionLabel, Surface, show
 
 _ROW_GAP = 6
 #: Margins, dot, name, flag and control of a row.
 _LEFT_OF_EFFECTIVE = Size.SETTINGS - 56
 _SMALLEST_MAX = 131072
+#: Settings that go behind "More" first where height is short, unless they were changed.
+_FOLDED_FIRST = ("main_gpu", "n_batch", "n_ubatch")
+_SHORT_ROW_GAP = 4
+#: Height the header, the slider and the line of the rest need besides the rows.
+_BESIDES_ROWS = 3 * Size.CONTROL + 2 * Space.XL
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -46,6 +51,8 @@ class SettingsPanel(Surface):
         super().__init__(parent=parent)
         self.setObjectName("settingsPanel")
         self.rows: dict[str, SettingRow] = {}
+        self._short = False
+        self._n_advanced = self._n_changed = 0
         self._build()
         self.show_case(Case())
 
@@ -158,9 +165,9 @@ class SettingsPanel(Surface):
             )
         self._show_slider(case)
         self.environment.show_env(case.config.env)
-        changed += len(case.config.env)
-        total = tr("{} settings").format(len(advanced) + 1)
-        self._count.setText(f"{total}, " + (tr("{} changed").format(changed) if changed else tr("all default")))
+        self._n_changed = changed + len(case.config.env)
+        self._n_advanced = len(advanced) + 1
+        self._show_rest()
         self.reset.setEnabled(bool(case.config.typed() or case.config.env))
 
     def _show_slider(self, case: Case) -> None:
@@ -175,9 +182,28 @@ class SettingsPanel(Surface):
         self.rows[field] = row
         return row
 
+    def _show_rest(self) -> None:
+        """Rows that wait behind the toggle, and its words."""
+        waiting = [f for f in _FOLDED_FIRST if self._short and not self.rows[f].is_marked()]
+        for field in _FOLDED_FIRST:
+            show(self.rows[field], field not in waiting or self.more.isChecked())
+        total = tr("{} settings").format(self._n_advanced + len(waiting))
+        changed = self._n_changed
+        self._count.setText(f"{total}, " + (tr("{} changed").format(changed) if changed else tr("all default")))
+        self.more.setText(tr("More") if self._short else tr("Advanced"))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        short = event.size().height() < len(MAIN) * (Size.CONTROL + _ROW_GAP) + _BESIDES_ROWS
+        if short != self._short:
+            self._short = short
+            self._column.setSpacing(_SHORT_ROW_GAP if short else _ROW_GAP)
+            self._show_rest()
+
     def _on_more(self, on: bool) -> None:
         self._advanced.setVisible(on)
         self.more.setIcon(icons.icon("chevron-down" if on else "chevron-right"))
+        self._show_rest()
 
 
 class ContextSlider(QSlider):

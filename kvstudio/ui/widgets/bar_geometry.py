@@ -26,6 +26,8 @@ TICK_OVERHANG = 5
 BRACKET_DROP = 6
 BRACKET_HEIGHT = 27
 MIN_SEGMENT = 3
+#: Least air between two labels of an axis.
+TICK_AIR = 8
 LABEL_PADDING = 8
 
 _AXIS_STEPS = (0.1, 0.25, 0.5, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096)
@@ -109,6 +111,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
+    """A line of an axis; `text` is empty where it would touch the label before it."""
+
     x: float
     text: str
 
@@ -197,16 +201,22 @@ def axis_step(longest_bytes: float) -> float:
     return min(_AXIS_STEPS, key=distance)
 
 
-def _ticks(scale_bytes: float, shown_bytes: float, bar_width: float, ratio: float) -> tuple[Tick, ...]:
-    step = axis_step(shown_bytes)
+def _ticks(scale_bytes: float, bar_width: float, ratio: float, measure: Measure) -> tuple[Tick, ...]:
+    step = axis_step(scale_bytes)
     # A "24 GB" card reports a little under 24 GiB; its last line still belongs on the axis.
-    count = int(shown_bytes * _ALMOST / GIB / step) + 1
-    marks = (round(i * step, 4) for i in range(count))
+    count = int(scale_bytes * _ALMOST / GIB / step) + 1
     per_byte = bar_width / scale_bytes
-    return tuple(
-        Tick(LEFT + _snap(mark * GIB * per_byte, ratio), f"{mark:g} GiB" if i == 0 else f"{mark:g}")
-        for i, mark in enumerate(marks)
-    )
+    ticks: list[Tick] = []
+    taken = 0.0
+    for i in range(count):
+        mark = round(i * step, 4)
+        words = f"{mark:g} GiB" if i == 0 else f"{mark:g}"
+        x = LEFT + _snap(mark * GIB * per_byte, ratio)
+        left = x if i == 0 else x - measure(words) / 2
+        fits = i == 0 or left >= taken + TICK_AIR
+        ticks.append(Tick(x, words if fits else ""))
+        taken = left + measure(words) if fits else taken
+    return tuple(ticks)
 
 
 def _snap(x: float, ratio: float) -> float:
@@ -307,8 +317,7 @@ def lay_out(
             rows.append(Row(values, y, segments, track, capacity, bracket))
             y += BAR_HEIGHT + (max(gap, BRACKET_HEIGHT) if bracket else gap)
         bottom = rows[-1].y + BAR_HEIGHT if rows else y
-        shown = max((row.total_bytes or row.used_bytes for row in group.rows), default=0.0)
-        ticks = _ticks(group.scale_bytes, max(shown, 0.1 * GIB), bar_width, ratio)
+        ticks = _ticks(group.scale_bytes, bar_width, ratio, measure)
         axes.append(Axis(ticks, top - 6, bottom + TICK_OVERHANG))
     if not rows:
         return BarLayout((), (), 0)

@@ -1,5 +1,7 @@
 """The six checks with their evidence, and what to do with a run that passed them."""
 
+from pathlib import PurePath
+
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
@@ -7,7 +9,16 @@ from kvstudio.ui import theme
 from kvstudio.ui.panels.run_values import line_range
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Space, Step, Weight
-from kvstudio.ui.widgets.basic import ElidedLabel, Icon, Label, LinkButton, Rule, Surface, push_button
+from kvstudio.ui.widgets.basic import (
+    ElidedLabel,
+    Icon,
+    Label,
+    LinkButton,
+    Rule,
+    Surface,
+    plain_tooltip,
+    push_button,
+)
 from kvstudio.verify.values import Check, Run, RunOutcome
 
 _ROW = 32
@@ -27,12 +38,18 @@ def check_name(check: str) -> str:
     return names.get(check, check)
 
 
+def shown_evidence(check: Check, run: Run) -> str:
+    """The evidence with the program by its name: where it lies is in the tooltip and in the report."""
+    path = run.binary.path if run.binary is not None else ""
+    return check.evidence.replace(path, PurePath(path).name) if path else check.evidence
+
+
 class CheckRow(QWidget):
     """One check: icon, name, evidence, link to the lines."""
 
     line_requested = Signal(object)
 
-    def __init__(self, check: Check, parent: QWidget | None = None) -> None:
+    def __init__(self, check: Check, evidence: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setFixedHeight(_ROW)
         icon, role, word = {
@@ -42,7 +59,7 @@ class CheckRow(QWidget):
         }[check.ok]
         name = Label(check_name(check.check), weight=Weight.DemiBold)
         name.setFixedWidth(_NAME_WIDTH)
-        self.evidence = ElidedLabel(check.evidence or word, role="ink" if check.ok is not None else "muted")
+        self.evidence = ElidedLabel(evidence or check.evidence or word, role="ink" if check.ok is not None else "muted")
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(Space.S)
@@ -123,7 +140,8 @@ class ChecksPage(Surface):
         for i, check in enumerate(run.checks):
             if i:
                 self._list.addWidget(Rule())
-            row = CheckRow(check)
+            row = CheckRow(check, shown_evidence(check, run))
+            row.evidence.setToolTip(plain_tooltip(check.evidence))
             row.line_requested.connect(self.line_requested)
             self._rows.append(row)
             self._list.addWidget(row)
