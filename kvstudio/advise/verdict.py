@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kvstudio.budget.fit import FitResult
 from kvstudio.budget.values import Budget, BufferKind, DeviceBudget, FirstFailure
 from kvstudio.devices.values import Device, DeviceProcess
 from kvstudio.launch.config import LaunchConfig
@@ -29,9 +30,10 @@ _ORDER = (BufferKind.MODEL, BufferKind.KV, BufferKind.RS, BufferKind.COMPUTE, Bu
 
 
 class Answer(StrEnum):
-    """Whether a launch fits."""
+    """Whether a launch fits; ADJUSTED: not as typed, but llama.cpp's own `-fit` changes it until it does."""
 
     FITS = "fits"
+    ADJUSTED = "adjusted"
     SHORT = "short"
     UNKNOWN = "unknown"
 
@@ -60,22 +62,55 @@ def verdict(
     config: LaunchConfig | None = None,
     devices: tuple[Device, ...] = (),
     measured_in: str | None = None,
+    fitted: FitResult | None = None,
 ) -> Verdict:
     """Say whether a budget fits.
 
     `config` is what was typed (names the flag that decides), `devices` the probed ones (name processes and reasons),
-    `measured_in` the run whose printed sizes the budget carries, like `run 6`.
+    `measured_in` the run whose printed sizes the budget carries, like `run 6`, `fitted` what `-fit` would change.
     """
     if budget.config.errors and budget.fits is not False:
         return Verdict(Answer.UNKNOWN, "Will not start as it is.", _sentence(budget.config.errors[0]))
     if budget.fits is None:
         return _unknown(budget, devices)
+    if fitted is not None and fitted.status == "changed" and measured_in is None:
+        return _adjusted(budget, fitted)
     if budget.fits:
         return _fits(budget, measured_in)
     failure = budget.first_failure or _overrun(budget)
     if failure is None:
         return Verdict(Answer.SHORT, "Does not fit.")
     return _short(budget, failure, config or LaunchConfig(), devices)
+
+
+def _adjusted(budget: Budget, fitted: FitResult) -> Verdict:
+    """llama.cpp will not launch what was typed: by default it changes what was left open until its margin is free."""
+    changes = dict(fitted.changes)
+    words = []
+    if "n_ctx" in changes:
+        words.append(f"shortens the context to {changes['n_ctx']}")
+    if "n_gpu_layers" in changes:
+        words.append(f"keeps {changes['n_gpu_layers']} of {budget.offloaded_layers[1]} layers on devices")
+    if "override_tensor" in changes:
+        words.append(f"keeps experts of {_layers(len(changes['override_tensor']))} in RAM")
+    if not words:
+        words.append("shares the layers out differently")
+    what = f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
+    failure = budget.first_failure
+    if failure is None:
+        headline = f"Fits, but -fit {what}."
+        return Verdict(
+            Answer.ADJUSTED,
+            headline,
+            "It keeps a margin free on each device; -fit off launches it as typed.",
+            ("-fit off",),
+        )
+    short = f"As typed, {failure.device} is {format_room(failure.short_bytes)} short for {noun(failure.kind)}."
+    return Verdict(Answer.ADJUSTED, f"-fit {what}.", short, (), failure.device, failure.kind)
+
+
+def _layers(count: int) -> str:
+    return "1 layer" if count == 1 else f"{count} layers"
 
 
 def _rooms(budget: Budget) -> tuple[tuple[str, int], ...]:

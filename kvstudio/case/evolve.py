@@ -13,6 +13,7 @@ from kvstudio.oracle.values import OracleResult
 from kvstudio.verify.values import Run, RunOutcome
 
 if TYPE_CHECKING:
+    from kvstudio.budget.fit import FitResult
     from kvstudio.advise.by_context import ContextView
 
 #: Changes after which the budget is another one.
@@ -30,16 +31,16 @@ _TABLE_KINDS = {
 
 
 def evolve(case: Case, **changes: Any) -> Case:
-    """The next case: `changes` put in, budget and fixes recomputed where they depend on them."""
+    """The next case: `changes` put in, budget, fixes and fit recomputed where they depend on them."""
     new = evolve_budget(case, **changes)
-    return new.replace(fixes=fixes_of(new)) if _FIX_INPUTS & changes.keys() else new
+    return new.replace(fixes=fixes_of(new), fitted=fit_of(new)) if _FIX_INPUTS & changes.keys() else new
 
 
 def evolve_budget(case: Case, **changes: Any) -> Case:
-    """As `evolve`, but the fixes wait: they are dropped when it fits and kept as they were when it does not."""
+    """As `evolve`, but fixes and fit wait: fixes are dropped when it fits and kept as they were when it does not."""
     new = case.replace(**changes)
     if _BUDGET_INPUTS & changes.keys():
-        new = new.replace(budget=budget_of(new))
+        new = new.replace(budget=budget_of(new), fitted=None)
     if new.budget is None or (new.budget.fits is not False and new.diagnosis is None):
         new = new.replace(fixes=())
     return new
@@ -76,6 +77,16 @@ def fixes_of(case: Case) -> tuple[Fix, ...]:
     return suggest(
         case.model, case.config, case.chosen_devices, host=host, budget=case.budget, diagnosis=case.diagnosis
     )
+
+
+def fit_of(case: Case) -> "FitResult | None":
+    """What llama.cpp's own `-fit` would change before it loads; None without a model."""
+    if case.model is None or case.config.fit is False:
+        return None
+    from kvstudio.budget.fit import fit
+
+    host = case.machine.host if case.machine is not None else None
+    return fit(case.model, case.config, case.chosen_devices, host, build_of(case))
 
 
 def context_view(case: Case) -> "ContextView":

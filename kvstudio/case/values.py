@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from kvstudio.advise.values import Fix
+from kvstudio.budget.fit import FitResult
 from kvstudio.budget.values import Budget
 from kvstudio.devices.values import Device, Machine
 from kvstudio.diagnose.values import Diagnosis
@@ -40,6 +41,7 @@ class Case:
     binary: Binary | None = None
     budget: Budget | None = None
     fixes: tuple[Fix, ...] = ()
+    fitted: FitResult | None = None
     runs: tuple[Run, ...] = ()
     log: tuple[LogLine, ...] = ()
     log_source: str = ""

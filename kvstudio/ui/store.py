@@ -449,17 +449,17 @@ class Store(QObject):
         if self._case.budget is not None:
             self._fixes.ask(self._case)
 
-    def _on_fixes(self, found: tuple[Case, Any]) -> None:
-        asked, fixes = found
+    def _on_fixes(self, found: tuple[Case, Any, Any]) -> None:
+        asked, fixes, fitted = found
         if self._case.config != asked.config or self._case.model is not asked.model:
             return
         self._fixes_for = asked.config
-        if fixes != self._case.fixes:
-            self._show(self._case.replace(fixes=fixes))
+        if fixes != self._case.fixes or fitted != self._case.fitted:
+            self._show(self._case.replace(fixes=fixes, fitted=fitted))
 
 
-def _fixes_of(case: Case) -> tuple[Case, Any]:
-    return case, evolving.fixes_of(case)
+def _fixes_of(case: Case) -> tuple[Case, Any, Any]:
+    return case, evolving.fixes_of(case), evolving.fit_of(case)
 
 
 _FIELDS = tuple(LaunchConfig.__dataclass_fields__.keys() - {"program", "model_path", "env", "layout", "build"})

@@ -155,14 +155,19 @@ class WorkPage(QWidget):
             glide = old is not None and old.budget is not None and not self._store.is_dragging
             measured = measured_in(new)
             self.chart.show_budget(new.budget, measured_in=measured, holders=holders(new.devices), glide=glide)
-            said = None
-            if new.budget is not None:
-                source = f"its {measured}" if measured == DRY_RUN else measured
-                said = verdict(new.budget, new.config, new.chosen_devices, source)
-            self.chart.show_verdict(said)
             self._show_context()
+        if old is None or old.budget is not new.budget or old.fitted is not new.fitted:
+            self._show_verdict(new)
         if old is None or old.fixes is not new.fixes:
             self.chart.show_fixes(new.fixes)
+
+    def _show_verdict(self, case: Case) -> None:
+        said = None
+        if case.budget is not None:
+            measured = measured_in(case)
+            source = f"its {measured}" if measured == DRY_RUN else measured
+            said = verdict(case.budget, case.config, case.chosen_devices, source, case.fitted)
+        self.chart.show_verdict(said)
 
     def _show_log(self, case: Case) -> None:
         """A log that was opened; those of our own runs come by the launch itself."""

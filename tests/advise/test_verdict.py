@@ -112,3 +112,22 @@ def test_unknown_memory_is_not_a_verdict():
     assert said.answer is Answer.UNKNOWN
     assert "free memory of CUDA0 is unknown" in said.headline
     assert said.detail == "Driver and library differ. This launch asks for 1.0 GiB of CUDA0."
+
+
+def test_what_fit_will_change_comes_before_what_was_typed():
+    from kvstudio.advise.verdict import Answer, verdict
+    from kvstudio.budget.fit import fit
+    from kvstudio.launch.config import LaunchConfig
+    from tests.advise.world import World, device
+    from tests.budget import zoo
+
+    world = World(zoo.model("llama31-8b"), (device(0, 8),))
+    typed = LaunchConfig(model_path="m.gguf")
+    budget = world.estimate(typed)
+    assert budget.fits is False
+    said = verdict(budget, typed, world.devices, fitted=fit(world.model, typed, world.devices))
+    assert said.answer is Answer.ADJUSTED
+    assert "shortens the context to" in said.headline
+    assert "KV cache" in said.detail
+    off = typed.evolve(fit=False)
+    assert verdict(budget, off, world.devices, fitted=fit(world.model, off, world.devices)).answer is Answer.SHORT

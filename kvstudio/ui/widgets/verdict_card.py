@@ -13,6 +13,7 @@ from kvstudio.ui.widgets.basic import Card, Icon, Label, make_primary, push_butt
 
 _LOOKS = {
     Answer.FITS: ("good", "check-circle", "good"),
+    Answer.ADJUSTED: ("warn", "warn", "warn"),
     Answer.SHORT: ("bad", "cross-circle", "bad"),
     Answer.UNKNOWN: ("neutral", "info", "muted"),
 }
@@ -119,7 +120,7 @@ class VerdictCard(Card):
         self._headline.setText(said.headline)
         self._detail.show_words(said.detail, said.flags)
         self.setAccessibleName(f"{said.headline} {said.detail}")
-        short = said.answer is Answer.SHORT
+        short = said.answer in (Answer.SHORT, Answer.ADJUSTED)
         show(self.why, short)
         show(self.fix, short)
         show(self.higher, said.answer is Answer.FITS)
