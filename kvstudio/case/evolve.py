@@ -13,8 +13,8 @@ from kvstudio.oracle.values import OracleResult
 from kvstudio.verify.values import Run, RunOutcome
 
 if TYPE_CHECKING:
-    from kvstudio.budget.fit import FitResult
     from kvstudio.advise.by_context import ContextView
+    from kvstudio.budget.fit import FitResult
 
 #: Changes after which the budget is another one.
 _BUDGET_INPUTS = frozenset({"config", "model", "machine", "what_if", "chosen", "binary", "runs", "checked"})

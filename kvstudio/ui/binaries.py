@@ -129,7 +129,8 @@ def _inspect(path: str) -> Binary:
 def _inspect_and_list(path: str, env: tuple[tuple[str, str], ...], rpc: tuple[str, ...]) -> Chosen:
     from kvstudio.launch.binary import inspect, list_devices
 
-    binary, away = inspect(path), ()
+    binary = inspect(path)
+    away: tuple[tuple[str, str], ...] = ()
     if rpc:
         from kvstudio.launch.rpc import unreachable
 
