@@ -132,9 +132,10 @@ def _should_have_fit(record: Record, cause: RootCause | None) -> str:
         return ""
     found = record.first.diagnosis
     if found is not None and over_cap(found):
+        most, asked = format_bytes(found.limit_bytes or 0), format_bytes(found.requested_bytes or 0)
         return (
-            f" This is not the capacity of a device: {found.device} takes at most {format_bytes(found.limit_bytes or 0)}"
-            f" in one allocation, and {format_bytes(found.requested_bytes or 0)} were asked for."
+            f" This is not the capacity of a device: {found.device} takes at most {most} in one allocation, and "
+            f"{asked} were asked for."
         )
     tried = [a.trial.config.program for a in record.attempts if a.trial.kind is TrialKind.BINARY and not a.worked]
     also = f" {', '.join(title_of(record, path) for path in tried)} fails alike." if tried else ""

@@ -171,7 +171,7 @@ def cache_types(s: Situation) -> Fix | None:
         return None
     for name in _cheaper_types(effective.cache_type_k):
         config, budget = s.try_change(cache_type_k=name, cache_type_v=name)
-        if s.fits(budget):
+        if s.fits(budget) and s.need_of_culprit(budget) <= s.need_of_culprit(s.budget):
             why = f"The KV cache takes less as {name} than as {effective.cache_type_k}."
             title, room = f"K and V type {name}", s.room_bytes(budget)
             before, cost = effective.cache_type_k, _PRECISION[name]

@@ -56,7 +56,7 @@ def _bounds(record: Record) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _asked(attempt: Attempt) -> tuple[str, int] | None:
-    """Device, and all that a refused run had and wanted of it; None where that is not known, or a cap was the reason."""
+    """Device, and all that a refused run had and wanted of it; None where it is not known or a cap was the reason."""
     found = refused(attempt)
     if found is None or over_cap(attempt.diagnosis):
         return None

@@ -96,8 +96,10 @@ def _outside(record: Record) -> list[NotOffered]:
     rival = release(record)
     if rival is not None and not record.attended:
         held = format_room(rival.bytes)
-        found.append(NotOffered("other_process", f"{rival.name} ({rival.pid}) holds {held} of {rival.device}; "
-                                                 "without it this launch would fit, but only a person can end it."))  # fmt: skip
+        reason = (
+            f"{rival.name} ({rival.pid}) holds {held} of {rival.device}; without it this launch would fit, but only"
+        )
+        found.append(NotOffered("other_process", f"{reason} a person can end it."))
     if not record.world.binaries:
         found.append(NotOffered("binary", "No other build of the program is known on this machine."))
     return found

@@ -9,7 +9,7 @@ from typing import Self
 
 from kvstudio.advise.beyond import beyond_settings, free_memory, may_be_the_build, other_binary
 from kvstudio.advise.conclude import cannot_be_helped, needed, no_fit, result, root_cause, stopped
-from kvstudio.advise.plan_values import Attempt, Trial, Verdict
+from kvstudio.advise.plan_values import Attempt, Trial, TrialKind, Verdict
 from kvstudio.advise.record import MAX_LAUNCHES, Record, World, changed, differs, skip_key
 from kvstudio.advise.refine import best_working, edge, put_back
 from kvstudio.advise.steps import as_given, partial_change, single_change, smallest
@@ -86,10 +86,16 @@ def propose(plan: Record) -> Trial | Verdict:
     if plan.attempts[0].worked:
         return Verdict("verified", "The command works as it was given; nothing was changed.", plan.wanted, None)
     best = best_working(plan)
-    if best is not None:
+    if best is not None and not _is_only_a_test(plan, best):
         step = (put_back(plan, best) or edge(plan, best)) if plan.launches_left > 0 else None
         return step or result(plan, best)
     return _towards_a_working_run(plan)
+
+
+def _is_only_a_test(plan: Record, best: int) -> bool:
+    """Whether what works is the smallest run, and what costs nothing has not been tried."""
+    test = plan.attempts[best].trial.kind is TrialKind.SMALLEST
+    return test and plan.launches_left > 0 and beyond_settings(plan) is not None
 
 
 def _towards_a_working_run(plan: Record) -> Trial | Verdict:
@@ -97,6 +103,9 @@ def _towards_a_working_run(plan: Record) -> Trial | Verdict:
     hopeless = cannot_be_helped(plan.first.diagnosis)
     left = plan.launches_left
     if left <= 0:
+        working = [i for i, attempt in enumerate(plan.attempts) if attempt.worked]
+        if working:
+            return result(plan, working[-1])
         return stopped(plan, f"{plan.max_launches} launches were made and none worked as it should.")
     if hopeless is not None:
         build = other_binary(plan) if may_be_the_build(plan) else None
