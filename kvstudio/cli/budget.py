@@ -3,12 +3,15 @@
 import argparse
 from typing import Any
 
+from kvstudio.advise.verdict import verdict
 from kvstudio.budget.estimate import estimate
 from kvstudio.budget.fit import FitResult, fit
 from kvstudio.budget.json import to_json
 from kvstudio.budget.values import Budget, BufferKind, DeviceBudget
 from kvstudio.cli.inputs import add_device_options, gather
 from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json, table
+from kvstudio.devices.values import Device
+from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
 from kvstudio.units import format_bytes
 
@@ -27,7 +30,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     inputs = gather(args)
-    budget = estimate(inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build)
+    budget = estimate(
+        inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build, overhead=inputs.overhead
+    )
     fitted = fit(inputs.model, inputs.config, inputs.devices, inputs.host, inputs.build)
     if args.json:
         changes = dict(fitted.changes)
@@ -36,13 +41,13 @@ def run(args: argparse.Namespace) -> int:
             "fit": {"status": fitted.status, "says": fitted.why, "changes": changes},
         })  # fmt: skip
     else:
-        show(inputs.model, budget)
+        show(inputs.model, budget, inputs.config, inputs.devices)
         for line in fit_lines(fitted):
             emit(line)
     return DOES_NOT_FIT if budget.fits is False else DONE
 
 
-def show(model: ModelInfo, budget: Budget) -> None:
+def show(model: ModelInfo, budget: Budget, typed: LaunchConfig, devices: tuple[Device, ...]) -> None:
     """The budget as a table, the verdict first."""
     config = budget.config
     emit(f"{model.name} ({model.architecture}), {format_bytes(model.size_bytes)}, {config.program} b{config.build}")
@@ -54,7 +59,8 @@ def show(model: ModelInfo, budget: Budget) -> None:
         f"{where}"
     )
     emit("")
-    emit(verdict(budget))
+    said = verdict(budget, typed, devices)
+    emit(f"{said.headline} {said.detail}".strip())
     emit("")
     rows = [["device", *KINDS.values(), "need", "free", "total", ""]]
     rows += [_row(device) for device in (*budget.devices, budget.host)]
@@ -78,30 +84,6 @@ def _change(name: str, value: Any) -> str:
     if name == "tensor_split":
         return f"tensor_split {','.join(f'{share:g}' for share in value)}"
     return f"{name} {value}"
-
-
-def verdict(budget: Budget) -> str:
-    """One sentence: fits or not, and what fails first."""
-    failure = budget.first_failure
-    if failure is not None:
-        limit = (
-            f" (this backend's limit for one allocation is {format_bytes(failure.limit_bytes)})"
-            if failure.limit_bytes
-            else ""
-        )
-        return (
-            f"Does not fit: {failure.device} is {format_bytes(failure.short_bytes)} short for the "
-            f"{KINDS.get(failure.kind, failure.kind.value)}, which asks for {format_bytes(failure.bytes)} where "
-            f"{format_bytes(failure.free_bytes)} are free{limit}."
-        )
-    if budget.config.errors:
-        return f"Will not start: {budget.config.errors[0]}"
-    if budget.fits is None:
-        return "Whether it fits is not known: the free memory of a device is unknown."
-    if budget.fits is False:
-        return "Does not fit."
-    rooms = [(d.room_bytes, d.name) for d in budget.devices if d.room_bytes is not None]
-    return f"Fits: {format_bytes(min(rooms)[0])} to spare on {min(rooms)[1]}." if rooms else "Fits."
 
 
 def _row(device: DeviceBudget) -> list[str]:

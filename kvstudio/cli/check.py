@@ -22,7 +22,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     inputs = gather(args, need_binary=True)
     binary = need_binary(inputs)
-    budget = estimate(inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build)
+    budget = estimate(
+        inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build, overhead=inputs.overhead
+    )
     cache = None if args.again else OracleCache(data_dir() / "checks")
     progress = Progress()
     progress.show(f"{binary.title} measures without allocating\u2026")

@@ -3,21 +3,29 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from kvstudio.advise.plan import MAX_LAUNCHES, Plan, World, start
-from kvstudio.advise.plan_values import Attempt, Trial
+from kvstudio.advise.plan_values import Attempt, Trial, TrialKind
 from kvstudio.advise.refusal import refusal
-from kvstudio.case.walk import attempt_of, to_json, walk
+from kvstudio.case.history import History
+from kvstudio.case.walk import attempt_of, step, to_json
+from kvstudio.case.walks import KeptWalk, Walks, candidates
 from kvstudio.cli.inputs import Inputs, add_device_options, gather
 from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json, message
+from kvstudio.cli.places import data_dir, history_dir
 from kvstudio.cli.running import add_run_options, need_binary, options_of, run_once
-from kvstudio.errors import ConfigError
-from kvstudio.launch.argv import build_argv, format_command
+from kvstudio.errors import ConfigError, KvStudioError, StoreError
+from kvstudio.launch.argv import build_argv, format_command, split_command
+from kvstudio.launch.binary import Binary, find, inspect
 from kvstudio.launch.config import NOT_SETTINGS, LaunchConfig
+from kvstudio.launch.flags import program_name
 from kvstudio.units import format_bytes
 from kvstudio.verify.values import Run
+
+#: Other programs that are asked for their version; each may take a second.
+_MAX_OTHERS = 6
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -27,23 +35,77 @@ def add_options(parser: argparse.ArgumentParser) -> None:
                         help="a setting that matters most, by llama.cpp's name: n_ctx=65536")  # fmt: skip
     parser.add_argument("--yes", action="store_true", help="launch without asking before each run")
     parser.add_argument("--dry-run", action="store_true", help="plan by the budget alone; nothing is launched")
+    parser.add_argument("--resume", action="store_true",
+                        help="go on with the unfinished walk of this command; without one, the last")  # fmt: skip
+    parser.add_argument("--other-binary", action="append", default=[], metavar="PATH",
+                        help="another build to compare with where the launch should fit, repeatable")  # fmt: skip
     parser.add_argument(
         "--max-launches", type=int, default=MAX_LAUNCHES, metavar="N", help="at most (default: %(default)s)"
     )
 
 
 def run(args: argparse.Namespace) -> int:
+    walks = Walks(data_dir() / "walks")
+    kept = _kept(args, walks) if args.resume else None
     inputs = gather(args, need_binary=not args.dry_run)
     wanted = inputs.config.evolve(**wanted_settings(args.want))
-    world = World(inputs.model, inputs.devices, inputs.host, inputs.build)
-    plan = start(world, wanted, max_launches=args.max_launches)
-    plan = _dry_walk(plan) if args.dry_run else _real_walk(args, inputs, plan)
+    if kept is None and args.resume:
+        kept = walks.load(wanted)
+        if kept is None:
+            message("there is no unfinished walk of this command; a new one begins.")
+    if kept is not None:
+        plan = kept.plan(inputs.model)
+        message(f"going on after {len(plan.attempts)} runs.")
+    else:
+        plan = start(_world(args, inputs, wanted), wanted, max_launches=args.max_launches, attended=not args.yes)
+    try:
+        plan = _dry_walk(plan) if args.dry_run else _real_walk(args, inputs, plan, walks)
+    except KeyboardInterrupt:
+        plan = plan.stop()
     command = build_argv(plan.verdict.config) if plan.verdict and plan.verdict.config else None
     if args.json:
         emit_json(to_json(plan, command))
     else:
         _show(plan)
     return DONE if plan.verdict and plan.verdict.outcome == "verified" else DOES_NOT_FIT
+
+
+def _kept(args: argparse.Namespace, walks: Walks) -> KeptWalk | None:
+    """The last unfinished walk, where no command says which; its command becomes the one of `args`."""
+    if [word for word in args.command if word != "--"]:
+        return None
+    kept = walks.newest()
+    if kept is None:
+        raise ConfigError("there is no unfinished walk.", "Give a command after --.")
+    args.command = list(split_command(format_command(kept.wanted)))
+    return kept
+
+
+def _world(args: argparse.Namespace, inputs: Inputs, wanted: LaunchConfig) -> World:
+    others = () if args.dry_run else _other_binaries(args, inputs, wanted)
+    return World(inputs.model, inputs.devices, inputs.host, inputs.build, binary=inputs.binary, binaries=others)
+
+
+def _other_binaries(args: argparse.Namespace, inputs: Inputs, wanted: LaunchConfig) -> tuple[Binary, ...]:
+    """Other builds of the program: those that were typed first, then those on this machine.
+
+    Raises: LaunchError for a typed one that is none.
+    """
+    typed = [inspect(path) for path in args.other_binary]
+    name = program_name(wanted.program)
+    found = []
+    for path in [path for path in find() if program_name(path) == name][:_MAX_OTHERS]:
+        try:
+            found.append(inspect(path))
+        except KvStudioError:
+            continue  # one that cannot say what it is cannot be compared with either
+    try:
+        runs = [entry.run for entry in History(history_dir()).list().entries]
+    except StoreError:
+        runs = []
+    ranked = candidates(inputs.binary, [*typed, *found], runs, wanted)
+    paths = [binary.path for binary in typed]
+    return tuple(sorted(ranked, key=lambda binary: paths.index(binary.path) if binary.path in paths else len(paths)))
 
 
 def wanted_settings(pairs: Sequence[str]) -> dict[str, Any]:
@@ -74,25 +136,30 @@ def wanted_settings(pairs: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _real_walk(args: argparse.Namespace, inputs: Inputs, plan: Plan) -> Plan:
-    need_binary(inputs)
-    options = options_of(args)
+def _real_walk(args: argparse.Namespace, inputs: Inputs, plan: Plan, walks: Walks) -> Plan:
+    """Launches until there is a verdict, kept after each; Ctrl+C ends the walk with what was found so far."""
+    own, options = need_binary(inputs), options_of(args)
 
     def launch(trial: Trial) -> Run:
-        return run_once(inputs, trial.config, trial.predicted, options, title=f"{trial.title}:")
+        used = replace(inputs, binary=plan.world.other_binary(trial.config) or own)
+        return run_once(used, trial.config, trial.predicted, options, title=f"{trial.title}:")
 
     def watch(trial: Trial, finished: Run) -> None:
         if not args.json:
             emit(_row(attempt_of(trial, finished)))
 
-    if args.yes:
-        return walk(plan, launch, watch)
     while plan.pending is not None:
-        if not _ask(plan.pending):
-            return plan.stop()
-        finished = launch(plan.pending)
-        watch(plan.pending, finished)
-        plan = plan.ran(attempt_of(plan.pending, finished))
+        try:
+            if not args.yes and not _ask(plan.pending):
+                plan = plan.stop()
+            else:
+                plan = step(plan, launch, watch)
+        except KeyboardInterrupt:  # while asking, or while the next step is worked out
+            plan = plan.stop()
+        try:
+            walks.keep(plan)
+        except StoreError as error:
+            message(error.message)
     return plan
 
 
@@ -102,9 +169,10 @@ def _ask(trial: Trial) -> bool:
         raise ConfigError("fix launches the program several times and there is no terminal to ask on.", "Add --yes.")
     message(f"\n{trial.title}. {trial.why}" + (f" Cost: {trial.cost}." if trial.cost else ""))
     message(f"  {format_command(trial.config, mask_secrets=True)}")
-    sys.stderr.write("Run it? [Y/n] ")
+    sys.stderr.write("Have you ended it? [Y/n] " if trial.kind is TrialKind.FREE else "Run it? [Y/n] ")
     sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("", "y", "yes")
+    answer = sys.stdin.readline()
+    return bool(answer) and answer.strip().lower() in ("", "y", "yes")
 
 
 def _dry_walk(plan: Plan) -> Plan:

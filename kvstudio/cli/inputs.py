@@ -3,11 +3,14 @@
 import argparse
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from kvstudio.case import overhead
 from kvstudio.cli.output import message
+from kvstudio.cli.places import data_dir
 from kvstudio.devices.probe import probe
 from kvstudio.devices.snapshot import load as load_snapshot
 from kvstudio.devices.typed import parse_device
@@ -35,6 +38,7 @@ class Inputs:
     machine: Machine | None
     binary: Binary | None
     build: int | None
+    overhead: Mapping[str, int] | None = None
 
 
 def add_device_options(parser: argparse.ArgumentParser) -> None:
@@ -172,4 +176,5 @@ def gather(args: argparse.Namespace, *, need_binary: bool = False) -> Inputs:
     for note in machine.notes:
         if note.startswith("RPC server "):
             message(f"warning: {note}")
-    return Inputs(config, model, machine.devices, machine.host, machine, binary, build)
+    learned = overhead.load(data_dir()).of(machine.devices, build) or None
+    return Inputs(config, model, machine.devices, machine.host, machine, binary, build, learned)

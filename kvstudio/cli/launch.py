@@ -26,7 +26,9 @@ def run(args: argparse.Namespace) -> int:
     for shard in inputs.model.header.shards:
         if not shard.complete:
             message(f"warning: {incomplete(shard)}")
-    budget = estimate(inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build)
+    budget = estimate(
+        inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build, overhead=inputs.overhead
+    )
     finished = run_once(inputs, inputs.config, budget, options_of(args))
     if args.json:
         emit_json(to_json(finished))

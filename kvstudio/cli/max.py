@@ -25,7 +25,9 @@ def run(args: argparse.Namespace) -> int:
     budget = None
     if best is not None:
         config = inputs.config.evolve(**{args.variable: best})
-        budget = estimate(inputs.model, config, inputs.devices, host=inputs.host, build=inputs.build)
+        budget = estimate(
+            inputs.model, config, inputs.devices, host=inputs.host, build=inputs.build, overhead=inputs.overhead
+        )
     if args.json:
         emit_json({
             "schema": "kvstudio.max/1",

@@ -5,10 +5,11 @@ import threading
 from dataclasses import replace
 
 from kvstudio.budget.values import Budget
+from kvstudio.case import overhead
 from kvstudio.case.history import History
 from kvstudio.cli.inputs import Inputs
 from kvstudio.cli.output import Progress, message
-from kvstudio.cli.places import history_dir
+from kvstudio.cli.places import data_dir, history_dir
 from kvstudio.errors import LaunchError, StoreError
 from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import LaunchConfig
@@ -117,6 +118,10 @@ def run_once(
         message(f"it is launched, but {error.message}")
         number = 0
     run = _watched(inputs, config, binary, budget, options, title)
+    try:
+        overhead.learn(data_dir(), run, inputs.devices)
+    except StoreError as error:
+        message(error.message)
     if number:
         try:
             return history.finish(number, run, model_name=inputs.model.name, budget=budget).run
