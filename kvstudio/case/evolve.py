@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvstudio.advise.values import Fix
 from kvstudio.budget.values import Budget, Buffer, BufferKind, DeviceBudget, Provenance
+from kvstudio.case import overhead
 from kvstudio.case.values import Case
 from kvstudio.devices.values import Device
 from kvstudio.launch.config import LaunchConfig
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from kvstudio.budget.fit import FitResult
 
 #: Changes after which the budget is another one.
-_BUDGET_INPUTS = frozenset({"config", "model", "machine", "what_if", "chosen", "binary", "runs", "checked"})
+_BUDGET_INPUTS = frozenset(
+    {"config", "model", "machine", "what_if", "chosen", "binary", "runs", "checked", "remembered"}
+)
 #: Changes after which other fixes would help.
 _FIX_INPUTS = _BUDGET_INPUTS | {"diagnosis"}
 _PRINTED_KINDS = ("model", "kv", "rs", "compute", "output")
@@ -53,8 +56,8 @@ def budget_of(case: Case) -> Budget | None:
     from kvstudio.budget.estimate import estimate
 
     host = case.machine.host if case.machine is not None else None
-    overhead = learned_overhead(case)
-    budget = estimate(case.model, case.config, case.chosen_devices, host=host, build=build_of(case), overhead=overhead)
+    learned = learned_overhead(case)
+    budget = estimate(case.model, case.config, case.chosen_devices, host=host, build=build_of(case), overhead=learned)
     run = _measuring_run(case)
     if run is not None:
         return measured(budget, run)
@@ -97,10 +100,10 @@ def context_view(case: Case) -> "ContextView":
     assert case.model is not None and case.budget is not None
     model = case.model
     host = case.machine.host if case.machine is not None else None
-    build, overhead = build_of(case), learned_overhead(case)
+    build, learned = build_of(case), learned_overhead(case)
 
     def at(config: LaunchConfig) -> Budget:
-        return estimate(model, config, case.chosen_devices, host=host, build=build, overhead=overhead)
+        return estimate(model, config, case.chosen_devices, host=host, build=build, overhead=learned)
 
     def largest(config: LaunchConfig, devices: tuple[Device, ...] | None) -> int | None:
         from kvstudio.budget.solve import largest_n_ctx
@@ -119,15 +122,8 @@ def build_of(case: Case) -> int | None:
 
 
 def learned_overhead(case: Case) -> Mapping[str, int] | None:
-    """Bytes per device that no printed buffer explained in the case's latest runs; None when no run tells.
-
-    Only runs that loaded count: the peak of one that failed half way says nothing.
-    """
-    learned: dict[str, int] = {}
-    for run in case.runs:
-        if run.outcome in (RunOutcome.VERIFIED, RunOutcome.STARTED):
-            learned |= {name: size for name, size in run.overhead if size is not None}
-    return learned or None
+    """Bytes per device that no printed buffer explained, in the case's own runs or earlier; None when none tells."""
+    return overhead.joined(case.remembered, case.runs, case.devices, build_of(case)) or None
 
 
 def measured(budget: Budget, run: Run) -> Budget:

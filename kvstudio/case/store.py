@@ -15,7 +15,7 @@ from kvstudio.model.describe import describe
 SCHEMA = "kvstudio.case/1"
 SUFFIX = ".kvcase"
 #: Worked out from the rest, so not kept.
-_DERIVED = ("budget", "fixes", "fitted")
+_DERIVED = ("budget", "fixes", "fitted", "remembered")
 
 
 def to_json(case: Case) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any, Self
 from kvstudio.advise.values import Fix
 from kvstudio.budget.fit import FitResult
 from kvstudio.budget.values import Budget
+from kvstudio.case.overhead import Overheads
 from kvstudio.devices.values import Device, Machine
 from kvstudio.diagnose.values import Diagnosis
 from kvstudio.launch.binary import Binary
@@ -42,6 +43,7 @@ class Case:
     budget: Budget | None = None
     fixes: tuple[Fix, ...] = ()
     fitted: FitResult | None = None
+    remembered: Overheads = field(default_factory=Overheads)
     runs: tuple[Run, ...] = ()
     log: tuple[LogLine, ...] = ()
     log_source: str = ""

@@ -8,7 +8,10 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal
 
 from kvstudio.budget.values import Budget
+from kvstudio.case import overhead
+from kvstudio.case.overhead import Overheads
 from kvstudio.case.values import Case
+from kvstudio.devices.values import Device
 from kvstudio.errors import KvStudioError
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.runlog.values import LogLine
@@ -105,6 +108,20 @@ class Launching(QObject):
         self.running_changed.emit(False)
         name = case.model.name if case.model else ""
         task.run(keep_run, self._folder, self._number, run, name, self._budget, failed=self.failed.emit, key="keep-run")
+        self._learn(run, case)
+
+    def _learn(self, run: Run, case: Case) -> None:
+        """Memory that no buffer explains counts in later budgets, of this start and of later ones."""
+        if any(size is not None for _, size in run.overhead):
+            task.run(learn, self._folder.parent, run, case.devices, done=self._on_learned, failed=self.failed.emit)
+
+    def _on_learned(self, seen: Overheads) -> None:
+        if seen != self._store.case.remembered:
+            self._store.replace(remembered=seen)
+
+    def recall(self) -> None:
+        """What earlier starts have learned; asked for once."""
+        task.run(recall, self._folder.parent, done=self._on_learned)
 
     def take_over(self, run: Run, lines: tuple[LogLine, ...], budget: Budget | None) -> None:
         """A run that was made elsewhere in the window: into the case, and on screen."""
@@ -112,6 +129,7 @@ class Launching(QObject):
         case = self._store.case
         self._store.replace(runs=(*case.runs, run), diagnosis=run.diagnosis, log=lines, log_source=run.log_path or "")
         self.show_run(run, lines)
+        self._learn(run, case)
 
     def show_run(self, run: Run, lines: tuple[LogLine, ...]) -> None:
         """Show how a run ended, its printed sizes beside what was estimated before it."""
@@ -140,6 +158,16 @@ def keep_run(folder: Path, number: int, run: Run, name: str, budget: Budget | No
     from kvstudio.case.history import History
 
     History(folder).finish(number, run, model_name=name, budget=budget)
+
+
+def learn(folder: Path, run: Run, devices: tuple[Device, ...]) -> Overheads:
+    """Add to what launches have shown of these devices."""
+    return overhead.learn(folder, run, devices)
+
+
+def recall(folder: Path) -> Overheads:
+    """What launches have shown of devices."""
+    return overhead.load(folder)
 
 
 def has_recurrent(case: Case) -> bool:

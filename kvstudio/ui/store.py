@@ -202,7 +202,10 @@ class Store(QObject):
         if loaded.machine is not None and not _same_devices(loaded.machine, machine):
             # The case was made elsewhere: its devices stay as what-if ones beside this machine's.
             loaded = loaded.replace(what_if=_without_doubles(loaded.machine.devices + loaded.what_if))
-        new = evolving.evolve_budget(loaded.replace(machine=machine, binary=self._case.binary), config=loaded.config)
+        new = evolving.evolve_budget(
+            loaded.replace(machine=machine, binary=self._case.binary, remembered=self._case.remembered),
+            config=loaded.config,
+        )
         self._show(new)
         title = new.model.name if new.model else Path(what.path).name
         self.opened.emit((what.path, "case", Path(what.path).name, f"case, {title}"))
@@ -241,7 +244,8 @@ class Store(QObject):
         """Back to the empty page; machine and binary stay."""
         case = self._case
         self._remember(None)
-        self._show(Case(machine=case.machine, binary=case.binary, chosen=case.chosen))
+        kept = {"machine": case.machine, "binary": case.binary, "chosen": case.chosen, "remembered": case.remembered}
+        self._show(Case(**kept))
 
     # Editing -----------------------------------------------------------------------------------------------------
 
@@ -415,7 +419,7 @@ class Store(QObject):
     def _go_to(self, kept: Case) -> None:
         self._merge_tag = None
         now = self._case
-        back = kept.replace(machine=now.machine, binary=now.binary)
+        back = kept.replace(machine=now.machine, binary=now.binary, remembered=now.remembered)
         if back.model is now.model:
             back = back.replace(runs=now.runs, log=now.log, log_source=now.log_source, diagnosis=now.diagnosis)
         self._show(evolving.evolve_budget(back, config=back.config))

@@ -58,6 +58,7 @@ class WorkPage(QWidget):
         self._context = task.Latest(evolving.context_view, self.chart.show_context, self._banner.show_error)
         self.launching = Launching(self._store, self.run_panel, history_folder(), parent=self)
         self._wire(window)
+        self.launching.recall()
 
     def _build(self) -> None:
         ground = Surface()
