@@ -41,6 +41,13 @@ def not_offered(record: Record) -> tuple[NotOffered, ...]:
 
 
 def _reason(record: Record, here: Situation, name: str, ranked: bool) -> str | None:
+    diagnosis = record.first.diagnosis
+    if diagnosis is not None and diagnosis.memory_class == "not_memory":
+        return (
+            "The launch was refused for another reason than memory."
+            if not record.tries(TrialKind.CHANGE, name)
+            else None
+        )
     no_use = useless(name, here.failing, here)
     if no_use is not None:
         return no_use

@@ -1,5 +1,6 @@
 """Steps of a walk towards a first working run: the smallest run, then single changes, then the first of several."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -119,21 +120,20 @@ def single_change(record: Record) -> Trial | None:
     return None
 
 
-def candidates(record: Record, base: Attempt) -> tuple[Fix, ...]:
-    """Fixes for an attempt's failure: what the diagnosis names for settings, else the ranked variables."""
+def candidates(record: Record, base: Attempt) -> Iterator[Fix]:
+    """Fixes for an attempt's failure: what the diagnosis names for settings, else the ranked variables.
+
+    Each is worked out when it is asked for: it takes some dozen estimates.
+    """
     here = situation(record, base.trial.config, base.diagnosis)
-    named = _named_by_diagnosis(here, base.diagnosis)
-    if base.diagnosis is not None and base.diagnosis.memory_class == "not_memory":
-        return named
-    found = tuple(
-        fix
-        for name in order(here.failing, single_types=not same_cache_types(record.world.model))
-        if useless(name, here.failing, here) is None and (fix := FIXES[name](here)) is not None
-    )
-    single = tuple(
-        fix for fix in found if len(changed_fields(base.trial.config, fix.config)) == 1 or fix.variable == "cache_type"
-    )
-    return single + named
+    if base.diagnosis is None or base.diagnosis.memory_class != "not_memory":
+        for name in order(here.failing, single_types=not same_cache_types(record.world.model)):
+            fix = FIXES[name](here) if useless(name, here.failing, here) is None else None
+            if fix is None:
+                continue
+            if fix.variable == "cache_type" or len(changed_fields(base.trial.config, fix.config)) == 1:
+                yield fix
+    yield from _named_by_diagnosis(here, base.diagnosis)
 
 
 def _named_by_diagnosis(here: Situation, diagnosis: Diagnosis | None) -> tuple[Fix, ...]:

@@ -2,17 +2,26 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any
 
+from kvstudio.advise.not_offered import not_offered
 from kvstudio.advise.plan import Plan
-from kvstudio.advise.plan_values import Attempt, Trial
+from kvstudio.advise.plan_values import Attempt, HardLimit, Trial
+from kvstudio.advise.record import Record
 from kvstudio.budget.values import Budget
+from kvstudio.case.codec import to_plain
+from kvstudio.devices.values import Device
+from kvstudio.launch.binary import Binary
 from kvstudio.verify.values import Run, RunOutcome
 
 #: Runs one trial for real.
 Launch = Callable[[Trial], Run]
 #: Told of each finished trial.
 Watch = Callable[[Trial, Run], None]
+#: Told of each plan after a run, to keep it.
+Keep = Callable[[Plan], None]
+NOT_TRIED = (RunOutcome.CANCELLED, RunOutcome.COULD_NOT_START)
 
 
 def attempt_of(trial: Trial, run: Run) -> Attempt:
@@ -24,19 +33,36 @@ def attempt_of(trial: Trial, run: Run) -> Attempt:
     return Attempt(trial, worked, run.outcome.value, run.diagnosis, dict(printed), run.seconds, run.number)
 
 
-def walk(plan: Plan, launch: Launch, watch: Watch | None = None, cancelled: Callable[[], bool] = lambda: False) -> Plan:
+def walk(
+    plan: Plan,
+    launch: Launch,
+    watch: Watch | None = None,
+    cancelled: Callable[[], bool] = lambda: False,
+    keep: Keep | None = None,
+) -> Plan:
     """Run every pending trial until there is a verdict; stopping between launches keeps what was found."""
     while plan.pending is not None:
         if cancelled():
             return plan.stop()
-        trial = plan.pending
-        run = launch(trial)
-        if watch is not None:
-            watch(trial, run)
-        if run.outcome in (RunOutcome.CANCELLED, RunOutcome.COULD_NOT_START):
-            return plan.stop()
-        plan = plan.ran(attempt_of(trial, run))
+        plan = step(plan, launch, watch)
+        if keep is not None:
+            keep(plan)
     return plan
+
+
+def step(plan: Plan, launch: Launch, watch: Watch | None = None) -> Plan:
+    """Run the pending trial; a launch that was cancelled, or could not be made, ends the walk.
+
+    A build that cannot be started is only not the answer: the walk goes on without it.
+    """
+    trial = plan.pending
+    assert trial is not None
+    run = launch(trial)
+    if watch is not None:
+        watch(trial, run)
+    if run.outcome is RunOutcome.COULD_NOT_START and trial.variable == "binary":
+        return plan.ran(attempt_of(trial, run))
+    return plan.stop() if run.outcome in NOT_TRIED else plan.ran(attempt_of(trial, run))
 
 
 def need_bytes(budget: Budget | None) -> dict[str, int]:
@@ -46,7 +72,7 @@ def need_bytes(budget: Budget | None) -> dict[str, int]:
     return {device.name: device.need_bytes for device in (*budget.devices, budget.host)}
 
 
-def to_json(plan: Plan, command: tuple[str, ...] | None) -> dict[str, Any]:
+def to_json(plan: Record, command: tuple[str, ...] | None) -> dict[str, Any]:
     """The result in the form scripts rely on (`kvstudio.fix/1`)."""
     verdict = plan.verdict
     cause = verdict.root_cause if verdict else None
@@ -57,19 +83,63 @@ def to_json(plan: Plan, command: tuple[str, ...] | None) -> dict[str, Any]:
         "root_cause": {"variable": cause.variable, "says": cause.says} if cause else None,
         "not_separated": list(verdict.not_separated) if verdict else [],
         "command": list(command) if command else None,
-        "launches": sum(attempt.run_number is not None for attempt in plan.attempts),
-        "runs": [_row(attempt) for attempt in plan.attempts],
+        "launches": launches(plan),
+        "runs": [_row(plan, attempt) for attempt in plan.attempts],
+        "hard_limit": _limit(verdict.hard_limit) if verdict else None,
+        "not_offered": [{"variable": each.variable, "reason": each.reason} for each in not_offered(plan)],
+        "baseline": _baseline(plan),
     }
 
 
-def _row(attempt: Attempt) -> dict[str, Any]:
+def launches(plan: Record) -> int:
+    """How many runs were real launches."""
+    return sum(attempt.run_number is not None for attempt in plan.attempts)
+
+
+def _limit(limit: HardLimit | None) -> dict[str, Any] | None:
+    return None if limit is None else {**to_plain(limit), "short_bytes": limit.short_bytes}
+
+
+def _baseline(plan: Record) -> dict[str, Any]:
+    world = plan.world
+    return {
+        "binary": binary_json(world.binary),
+        "build": f"b{world.build}" if world.build else None,
+        "devices": [_device(device) for device in (*world.devices, *((world.host,) if world.host else ()))],
+        "other_binaries": [binary_json(binary) for binary in world.binaries],
+    }
+
+
+def binary_json(binary: Binary | None) -> dict[str, Any] | None:
+    """A binary as far as telling two apart needs."""
+    if binary is None:
+        return None
+    build = f"b{binary.build}" if binary.build else None
+    return {"path": binary.path, "version": binary.version, "build": build, "commit": binary.commit}
+
+
+def _device(device: Device) -> dict[str, Any]:
+    return {
+        "name": device.name,
+        "total_bytes": device.total_bytes,
+        "free_bytes": device.free_bytes,
+        "processes": [{"pid": p.pid, "name": p.name, "bytes": p.bytes} for p in device.processes],
+    }
+
+
+def _row(plan: Record, attempt: Attempt) -> dict[str, Any]:
     trial = attempt.trial
+    binary = plan.world.other_binary(trial.config) or plan.world.binary
     return {
         "kind": trial.kind.value,
-        "change": {name: list(values) for name, values in trial.change.items()},
+        "change": {name: [to_plain(value) for value in values] for name, values in trial.change.items()},
         "outcome": attempt.outcome,
         "need_bytes": need_bytes(trial.predicted),
         "printed_bytes": dict(attempt.printed_bytes),
         "seconds": round(attempt.seconds, 1),
         "why": trial.why,
+        "diagnosis": attempt.diagnosis.summary if attempt.diagnosis and not attempt.worked else None,
+        "build": f"b{binary.build}" if binary and binary.build else None,
+        "program": PurePath(trial.config.program).name,
+        "run": attempt.run_number,
     }

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kvstudio.advise.record import Record
 from kvstudio.case.values import Case
 from kvstudio.diagnose.values import Diagnosis, Outcome
 from kvstudio.launch.config import LaunchConfig
@@ -19,6 +20,7 @@ from kvstudio.report.collect import (
     mib,
     ran_command,
 )
+from kvstudio.report.controlled import controlled_runs
 from kvstudio.report.logfacts import LogFacts, read_facts
 from kvstudio.report.values import Block, BlockKind, Field, Identity, Report, Section
 from kvstudio.runlog.values import LogLine
@@ -34,16 +36,19 @@ def build(
     lines: Sequence[LogLine] | None = None,
     dropped_lines: int = 0,
     identity: Identity | None = None,
+    walk: Record | None = None,
 ) -> Report:
     """The report of one run of the case, or of the log on screen, or of the launch as it is set up.
 
     `lines`: the run's log; the case's own when not given. A log that belongs to no run came from elsewhere, so nothing
-    of this machine is said about it. `dropped_lines`: how many lines of it were not kept.
+    of this machine is said about it. `dropped_lines`: how many lines of it were not kept. `walk`: the fix walk whose
+    controlled runs belong to it.
     """
     log = tuple(case.log if lines is None else lines)
     facts = read_facts(log)
     seen = _from_run(case, run, facts) if run is not None else _from_case(case, facts, bool(log))
     seen = replace(seen, n_lines=len(log), dropped_lines=dropped_lines)
+    seen = replace(seen, walk=walk)
     return _filled(seen, log, case.log_source if run is None else f"Run {run.number}", identity)
 
 
@@ -196,6 +201,7 @@ def _sections(seen: Observed, fields: dict[str, Field], has_log: bool) -> tuple[
         Section("Models", (_models_block(seen, fields),)),
         Section("Problem description & steps to reproduce", _problem_blocks(seen, fields)),
         *_key_section(seen),
+        *controlled_runs(seen.walk),
         Section("First Bad Commit", (_known_good_block(fields["known_good"]),)),
         Section("Relevant log output", (Block(BlockKind.LOG, "") if has_log else _fact(fields["log"]),)),
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath, PureWindowsPath
 
+from kvstudio.advise.record import Record
 from kvstudio.budget.values import EffectiveConfig
 from kvstudio.devices.values import Device, Machine
 from kvstudio.diagnose.values import Diagnosis
@@ -77,6 +78,7 @@ class Observed:
     n_lines: int = 0
     dropped_lines: int = 0
     chosen: tuple[str, ...] = ()
+    walk: Record | None = None
 
 
 def collect(seen: Observed) -> tuple[Field, ...]:
@@ -339,7 +341,8 @@ def _known_good(seen: Observed) -> str | None:
         return None
     for other in _worked(seen.earlier):
         theirs = other.binary
-        if theirs is None or other.config != seen.run.config or not theirs.build or not binary.build:
+        same = other.config.evolve(program="") == seen.run.config.evolve(program="")
+        if theirs is None or not same or not theirs.build or not binary.build:
             continue
         if theirs.build < binary.build:
             commit = f" ({theirs.commit})" if theirs.commit else ""

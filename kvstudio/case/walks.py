@@ -1,0 +1,183 @@
+"""Walks of the fix wizard kept on disk after each run, so that neither a crash nor closing the window loses one."""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kvstudio.advise.plan import Plan, World, resume
+from kvstudio.advise.plan_values import Attempt, Trial
+from kvstudio.advise.record import Record
+from kvstudio.case.codec import from_plain, to_plain
+from kvstudio.devices.values import Device
+from kvstudio.errors import StoreError
+from kvstudio.files import write_whole
+from kvstudio.launch.binary import Binary
+from kvstudio.launch.config import LaunchConfig
+from kvstudio.model.values import ModelInfo
+from kvstudio.verify.values import Run, RunOutcome
+
+SCHEMA = "kvstudio.walk/1"
+#: Parts of the world that are kept; the model is read again from its file.
+_WORLD = ("devices", "host", "build", "overhead", "binary", "binaries", "other_devices")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptWorld:
+    """A world without its model."""
+
+    devices: tuple[Device, ...]
+    host: Device | None = None
+    build: int | None = None
+    overhead: dict[str, int] | None = None
+    binary: Binary | None = None
+    binaries: tuple[Binary, ...] = ()
+    other_devices: tuple[Device, ...] = ()
+
+    def with_model(self, model: ModelInfo) -> World:
+        return World(
+            model, self.devices, self.host, self.build, self.overhead or {}, self.binary, self.binaries,
+            self.other_devices,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class KeptWalk:
+    """A walk as it was kept: everything but the model. `saved_at` in seconds since 1970."""
+
+    world: KeptWorld
+    wanted: LaunchConfig
+    attempts: tuple[Attempt, ...] = ()
+    skipped: tuple[str, ...] = ()
+    max_launches: int = 0
+    attended: bool = True
+    saved_at: float = 0.0
+
+    def plan(self, model: ModelInfo) -> Plan:
+        """The plan to go on with; takes estimates."""
+        return resume(
+            Record(
+                self.world.with_model(model), self.wanted, self.attempts, self.skipped,
+                max_launches=self.max_launches, attended=self.attended,
+            )
+        )  # fmt: skip
+
+
+class Walks:
+    """The unfinished walks in one folder, a file for each command."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+
+    def keep(self, plan: Record, saved_at: float | None = None) -> None:
+        """Write a walk down; one that came to its end is forgotten, one that was stopped is not.
+
+        Raises: StoreError with the system's reason; the walk as kept before is then unchanged.
+        """
+        if plan.verdict is not None and plan.verdict.outcome != "stopped":
+            self.forget(plan.wanted)
+            return
+        if not plan.attempts:
+            return
+        plain = {
+            "schema": SCHEMA,
+            "saved_at": time.time() if saved_at is None else saved_at,
+            "world": {name: to_plain(getattr(plan.world, name)) for name in _WORLD},
+            "wanted": to_plain(plan.wanted),
+            "attempts": to_plain(plan.attempts),
+            "skipped": to_plain(plan.skipped),
+            "max_launches": plan.max_launches,
+            "attended": plan.attended,
+        }
+        place = self._place(plan.wanted)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(place, json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace"))
+        except OSError as error:
+            says = f"the walk could not be kept in {place.parent}: {error.strerror or error}"
+            raise StoreError(says, "It goes on, but cannot be resumed after a crash.") from error
+
+    def load(self, wanted: LaunchConfig) -> KeptWalk | None:
+        """The unfinished walk of a command, if there is one that can be read."""
+        try:
+            return _read(self._place(wanted))
+        except StoreError:
+            return None
+
+    def newest(self) -> KeptWalk | None:
+        """The unfinished walk that was kept last."""
+        found = []
+        for path in self._folder.glob("*.json"):
+            try:
+                found.append(_read(path))
+            except StoreError:
+                continue  # a damaged one is not in the way of the others
+        return max((walk for walk in found if walk is not None), key=lambda walk: walk.saved_at, default=None)
+
+    def forget(self, wanted: LaunchConfig) -> None:
+        """Drop the walk of a command."""
+        self._place(wanted).unlink(missing_ok=True)
+
+    def _place(self, wanted: LaunchConfig) -> Path:
+        text = json.dumps(to_plain(wanted), sort_keys=True)
+        return self._folder / f"{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}.json"
+
+
+def _read(path: Path) -> KeptWalk | None:
+    """A kept walk; None when the file is not there.
+
+    Raises: StoreError that says what is wrong with it.
+    """
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(f"{path.name} is not a kept walk: {error}") from error
+    if not isinstance(plain, dict) or plain.get("schema") != SCHEMA:
+        raise StoreError(f"{path.name} is not a kept walk")
+    kept: KeptWalk = from_plain(KeptWalk, plain)
+    return replace(kept, attempts=tuple(replace(a, trial=_with_tuples(a.trial)) for a in kept.attempts))
+
+
+def _with_tuples(trial: Trial) -> Trial:
+    """Values of a variable as they are in settings: JSON knows no tuples."""
+    return replace(trial, before=_tuple(trial.before), after=_tuple(trial.after))
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def candidates(
+    own: Binary | None, others: Iterable[Binary], runs: Iterable[Run], wanted: LaunchConfig
+) -> tuple[Binary, ...]:
+    """Other builds worth trying, best first: known to run these settings, then the nearest older one, then the rest.
+
+    `runs` are kept runs of any time.
+    """
+    good = {
+        run.binary.path
+        for run in runs
+        if run.outcome is RunOutcome.VERIFIED and run.binary is not None and _same(run.config, wanted)
+    }
+    mine = own.build or 0 if own is not None else 0
+    found = {b.path: b for b in others if own is None or (b.path != own.path and _differs(b, own))}
+
+    def rank(binary: Binary) -> tuple[bool, bool, int]:
+        build = binary.build or 0
+        return binary.path not in good, not 0 < build < mine, abs(mine - build)
+
+    return tuple(sorted(found.values(), key=rank))
+
+
+def _differs(one: Binary, other: Binary) -> bool:
+    return (one.build, one.commit, one.backends) != (other.build, other.commit, other.backends)
+
+
+def _same(one: LaunchConfig, other: LaunchConfig) -> bool:
+    """The same model and settings, whatever program was typed."""
+    return (one.model_path, one.typed()) == (other.model_path, other.typed())
