@@ -40,6 +40,7 @@ class Blocks(Graph):
         self.n_layer = reserve.model.n_layer
         self.kept = range(self.n_layer) if layers is None else layers
         self.embd: Tensor | None = None
+        self.tokens: Tensor | None = None
         self.prefix = ""
         self._closed = 0
         self.fused_attention: list[tuple[Tensor, int]] = []
@@ -87,7 +88,7 @@ class Blocks(Graph):
         """Rows of the embedding for the batch; `scale`: multiplied by a model constant."""
         nt, wide = self.nt, n_embd_inp or self.n_embd
         embd = self.top(name)
-        tokens = self.input(I32, nt)
+        tokens = self.tokens = self.input(I32, nt)
         given = self.input(F32, wide, nt)
 
         def rows(ids: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from kvstudio.budget.compute import dsa, encoder, gemma, hybrid, mla, msa, mtp, rwkv, variants
+from kvstudio.budget.compute import dsa, dsv4, encoder, gemma, hybrid, mla, msa, mtp, rwkv, variants
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
 
@@ -127,6 +127,7 @@ def build(g: Blocks) -> bool:
 
 BUILDERS: dict[str, Callable[[Blocks], None]] = {
     "deepseek2": mla.build,
+    "deepseek4": dsv4.build,
     "minimax-m3": msa.build,
     "gemma3n": gemma.gemma3n,
     "gemma4": gemma.gemma4,

@@ -21,7 +21,7 @@ VIEW_OPS: Final = frozenset({"VIEW", "RESHAPE", "PERMUTE", "TRANSPOSE"})
 #: Source: ggml-alloc.c ggml_op_can_inplace.
 INPLACE_OPS: Final = frozenset(
     {"FILL", "SCALE", "ADD", "ADD_ID", "ADD1", "SUB", "MUL", "DIV", "SQR", "SQRT", "LOG", "UNARY", "ROPE",
-     "RMS_NORM", "CLAMP", "SOFT_MAX", "DIAG_MASK_INF"}
+     "ROPE_BACK", "RMS_NORM", "CLAMP", "SOFT_MAX", "DIAG_MASK_INF"}
 )  # fmt: skip
 
 Shape = tuple[int, int, int, int]
