@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import errno
 import io
 import os
 import sys
@@ -120,7 +121,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")
     try:
         args, run = _parse(list(sys.argv[1:] if argv is None else argv))
-        return run(args)
+        code = run(args)
+        sys.stdout.flush()  # a full disk is noticed here, not while Python ends
+        return code
     except KvStudioError as error:
         return fail(error)
     except SystemExit as stop:
@@ -130,6 +133,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         # The reader of our output went away (`| head`); Python would complain again while flushing at exit.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return 0
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
+            raise
+        _forget_output()
+        message(f"kvstudio-cli: the result could not be written: {error.strerror}.")
+        return BAD_INPUT
+
+
+def _forget_output() -> None:
+    """Let what is still unwritten go nowhere."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,7 +1,7 @@
 """Header to ModelInfo: what a model is, as far as memory goes."""
 
 from collections import Counter
-from math import prod
+from math import isfinite, prod
 from pathlib import PurePath
 from typing import Any
 
@@ -128,6 +128,11 @@ def _hparams(hp: HParams, rule: Architecture) -> dict[str, Any]:
 
 def _notes(header: Header, architecture: str, rule: Architecture, known: bool, odd: tuple[str, ...]) -> tuple[str, ...]:
     notes = [*header.warnings, *odd]
+    notes += [
+        f"{key} is {value}, ignored"
+        for key, value in header.metadata.items()
+        if isinstance(value, float) and not isfinite(value)
+    ]
     if rule.cache is CacheClass.UNSUPPORTED:
         what = "use it with --mmproj" if architecture == "clip" else "llama.cpp has no model of that name"
         notes.append(f"{architecture} cannot be loaded as a main model: {what}.")
