@@ -198,7 +198,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "olmo2": _swa(4, Window.OPTIONAL, base=_NO_SPLIT_OWN),
     "muse-glimmer": _swa(4, base=_OWN),
     "exaone4": _swa(4, Window.DEFAULT, 4096, base=Architecture(mtp=Mtp.SKIPPED)),
-    "exaone-moe": _swa(4, base=Architecture(mtp=Mtp.SKIPPED)),
+    "exaone-moe": _swa(4, base=Architecture(output=Output.OWN, mtp=Mtp.SKIPPED)),
     "afmoe": _swa(4, Window.OPTIONAL),
     "laguna": _swa(4, Window.OPTIONAL, dense_first=True),
     "gpt-oss": _swa(2, base=_OWN),
