@@ -2,7 +2,7 @@
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QCloseEvent, QKeyEvent
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QMessageBox, QPushButton, QVBoxLayout, QWidget
 
 from kvstudio.ui import text
 from kvstudio.ui.theme import Size, Space
@@ -14,6 +14,7 @@ from kvstudio.ui.wizard.values import Action, WizardView
 _ICONS = {
     Action.BACK: "chevron-left",
     Action.TRY: "play",
+    Action.NEXT: "chevron-right",
     Action.CANCEL: "stop",
     Action.REPORT: "file",
     Action.COPY: "copy",
@@ -25,6 +26,9 @@ def action_words(action: Action) -> str:
     """What a button of the foot says."""
     words = {
         Action.STOP: text.tr("Stop here"),
+        Action.WHY_NOT: text.tr("Why not…?"),
+        Action.AGAIN: text.tr("Begin again"),
+        Action.NEXT: text.tr("Go on"),
         Action.BACK: text.tr("Back"),
         Action.SKIP: text.tr("Skip"),
         Action.TRY: text.tr("Try it"),
@@ -52,6 +56,7 @@ class WizardWindow(QDialog):
         self.side = Side()
         self.page = PageView()
         self._buttons: dict[Action, QPushButton] = {}
+        self._question: QMessageBox | None = None
         self._shown: tuple[tuple[Action, ...], Action | None] | None = None
         body = QHBoxLayout()
         body.setSpacing(0)
@@ -77,7 +82,7 @@ class WizardWindow(QDialog):
             button.clicked.connect(lambda _=False, action=action: self.action_requested.emit(action))
             self._buttons[action] = button
             row.addWidget(button)
-            if action is Action.STOP:
+            if action is Action.WHY_NOT:
                 row.addStretch(1)
         return foot
 
@@ -104,10 +109,37 @@ class WizardWindow(QDialog):
         return self._shown[0] if self._shown else ()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() == Qt.Key.Key_Escape:
-            self.close()
-        else:
+        if event.key() != Qt.Key.Key_Escape:
             super().keyPressEvent(event)
+        elif Action.CANCEL in self.offered():
+            self._ask(Action.CANCEL, text.tr("Cancel this try? The runs before it are kept."))
+        elif Action.STOP in self.offered():
+            self._ask(Action.STOP, text.tr("Stop here? What was found so far is kept."))
+        else:
+            self.close()
+
+    def question(self) -> QMessageBox | None:
+        """The question that is open, if any."""
+        return self._question
+
+    def _ask(self, action: Action, words: str) -> None:
+        box = QMessageBox(QMessageBox.Icon.NoIcon, text.tr("Fix"), words, parent=self)
+        box.setObjectName("fixQuestion")
+        box.setWindowModality(Qt.WindowModality.WindowModal)
+        box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        sure = box.addButton(action_words(action), QMessageBox.ButtonRole.AcceptRole)
+        stay = box.addButton(text.tr("Go on"), QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(sure)
+        box.setEscapeButton(stay)
+        self._question = box
+
+        def on_finished() -> None:
+            self._question = None
+            if box.clickedButton() is sure and action in self.offered():
+                self.action_requested.emit(action)
+
+        box.finished.connect(on_finished)
+        box.open()
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self.left.emit()

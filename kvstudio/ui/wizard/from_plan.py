@@ -3,11 +3,13 @@
 from collections import Counter
 
 from kvstudio.advise.plan import Plan
-from kvstudio.advise.plan_values import Attempt, Trial, TrialKind, Verdict
+from kvstudio.advise.plan_values import Attempt, HardLimit, Trial, TrialKind, Verdict
+from kvstudio.advise.record import Record
 from kvstudio.budget.values import Budget, DeviceBudget
 from kvstudio.devices.values import Device
 from kvstudio.diagnose.values import Diagnosis
 from kvstudio.launch.config import LaunchConfig
+from kvstudio.launch.equivalents import Equivalent, equivalents
 from kvstudio.ui import text
 from kvstudio.ui.command_words import words_of
 from kvstudio.ui.settings_table import BY_FIELD
@@ -60,14 +62,15 @@ def _trial_actions(trial: Trial, can_go_back: bool, running: bool) -> tuple[tupl
         return (Action.CANCEL,), None
     back = (Action.BACK,) if can_go_back else ()
     skip = (Action.SKIP,) if trial.variable is not None else ()
-    return (Action.STOP, *back, *skip, Action.TRY), Action.TRY
+    why = (Action.WHY_NOT,) if trial.parent is not None else ()
+    return (Action.STOP, *why, *back, *skip, Action.TRY), Action.TRY
 
 
 def _result_actions(verdict: Verdict, can_go_back: bool) -> tuple[tuple[Action, ...], Action]:
     back = (Action.BACK,) if can_go_back else ()
     if verdict.config is not None:
         return (*back, Action.CLOSE, Action.REPORT, Action.USE, Action.COPY), Action.COPY
-    return (*back, Action.CLOSE, Action.REPORT), Action.REPORT
+    return (Action.WHY_NOT, *back, Action.CLOSE, Action.REPORT), Action.REPORT
 
 
 # the left side
@@ -191,6 +194,10 @@ def _later(plan: Plan) -> tuple[Step, ...]:
 
 def change_of(before: LaunchConfig, trial: Trial) -> Change:
     """The change as typed: the pieces of the command that go, and those that come."""
+    if trial.variable == "other_process":
+        return Change(str(trial.before).partition(":")[0], text.tr("ended"))
+    if trial.variable == "binary":
+        return Change(str(trial.before), str(trial.after))
     old, new = (Counter(word.text for word in words_of(config)) for config in (before, trial.config))
     gone, come = list((old - new).elements()), list((new - old).elements())
     flag = _flag(trial.variable, gone + come)
@@ -203,10 +210,19 @@ def _flag(variable: str | None, pieces: list[str]) -> str:
     return pieces[0].split(" ")[0] if pieces else str(variable)
 
 
+#: Variables that are no control of the settings panel.
+_CAPTIONS = {
+    "cache_type": "K and V type",
+    "split_ratio": "Another split ratio",
+    "other_process": "Other processes",
+    "binary": "Build of llama.cpp",
+}
+
+
 def caption(variable: str | None) -> str:
     """What the settings panel calls a variable."""
-    if variable == "cache_type":
-        return text.tr("K and V type")
+    if variable in _CAPTIONS:
+        return _CAPTIONS[variable]
     return BY_FIELD[variable].caption if variable in BY_FIELD else str(variable or "")
 
 
@@ -293,7 +309,33 @@ def result_page(plan: Plan, verdict: Verdict, checks: tuple[Check, ...] = ()) ->
         runs=tuple(_run_line(plan, a, i) for i, a in enumerate(plan.attempts)),
         command_label=text.tr("Command that works") if verdict.config is not None else "",
         config=verdict.config,
+        facts=_limit_facts(verdict.hard_limit),
+        equivalents=_equivalents(plan, verdict.config) if verdict.config is not None else (),
     )
+
+
+def _equivalents(plan: Record, config: LaunchConfig) -> tuple[Equivalent, ...]:
+    """The working command for other programs; the context of a slot as the working run predicted it."""
+    predicted = next((a.trial.predicted for a in plan.attempts if a.worked and a.trial.config == config), None)
+    name = plan.world.model.name if plan.world.model is not None else ""
+    return equivalents(config, name, predicted.config.n_ctx_seq if predicted is not None else None)
+
+
+def _limit_facts(limit: HardLimit | None) -> tuple[Fact, ...]:
+    """What would be needed, in numbers."""
+    if limit is None:
+        return ()
+    found = [
+        Fact(text.tr("As given"), format_room(limit.needed_bytes), text.tr("asked for in all")),
+        Fact(text.tr("At least"), format_room(limit.least_bytes), text.tr("shortest context, one slot")),
+        Fact(text.tr("Free"), format_room(limit.available_bytes), text.tr("on everything together")),
+    ]
+    if limit.file_type is not None:
+        bits = text.tr("{} bits per weight").format(limit.bits_per_weight)
+        found.append(Fact(text.tr("Would fit"), limit.file_type, bits))
+    elif limit.weights_bytes > 0:
+        found.append(Fact(text.tr("Weights up to"), format_room(limit.weights_bytes), text.tr("a smaller model")))
+    return tuple(found)
 
 
 def _run_line(plan: Plan, attempt: Attempt, index: int) -> RunLine:

@@ -3,16 +3,17 @@
 from dataclasses import replace
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QPalette
+from PySide6.QtGui import QGuiApplication, QPalette
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLayout, QScrollArea, QVBoxLayout, QWidget
 
 from kvstudio.budget.values import BufferKind
 from kvstudio.launch.config import LaunchConfig
+from kvstudio.launch.equivalents import Equivalent
 from kvstudio.ui import text
 from kvstudio.ui.panels.command_panel import CommandPanel
 from kvstudio.ui.theme import Space, Step, Weight
 from kvstudio.ui.widgets.bar_geometry import shared_scale
-from kvstudio.ui.widgets.basic import Chip, ElidedLabel, Icon, Label, Rule, SectionLabel
+from kvstudio.ui.widgets.basic import Chip, ElidedLabel, Icon, Label, Rule, SectionLabel, push_button
 from kvstudio.ui.widgets.budget_bars import BudgetBars
 from kvstudio.ui.widgets.legend import Legend, kinds_of
 from kvstudio.ui.widgets.verdict_card import FlaggedText
@@ -89,6 +90,9 @@ class PageView(QScrollArea):
         if page.pictures:
             column.addSpacing(16)
             _add_pictures(column, page.pictures)
+        if page.rows:
+            column.addSpacing(16)
+            column.addWidget(_rows(page.rows))
         if page.facts:
             column.addSpacing(14)
             column.addWidget(Rule())
@@ -105,6 +109,9 @@ class PageView(QScrollArea):
         if page.config is not None:
             column.addSpacing(18)
             self._add_command(column, page.command_label, page.config)
+        if page.equivalents:
+            column.addSpacing(12)
+            column.addWidget(self._equivalents(page.equivalents))
 
     def _add_progress(self, column: QVBoxLayout, progress: Progress) -> None:
         self._strip = PhaseStrip()
@@ -128,6 +135,47 @@ class PageView(QScrollArea):
         self._command.edit.hide()
         self._command.show_config(config)
         column.addWidget(self._command)
+
+    def _equivalents(self, equivalents: tuple[Equivalent, ...]) -> QWidget:
+        """A button for each program that takes these settings in its own words."""
+        area = QWidget()
+        row = QHBoxLayout(area)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(Space.S)
+        row.addWidget(Label(text.tr("Copy for"), role="muted"))
+        for each in equivalents:
+            name = f"{each.program}, {each.where}"
+            button = push_button(name, "copy", name=f"copy {name}")
+            button.setAutoDefault(False)
+            button.setToolTip("\n".join((each.text.rstrip(), *each.notes)))
+            button.clicked.connect(lambda _=False, words=each.text: QGuiApplication.clipboard().setText(words))
+            row.addWidget(button)
+        row.addStretch()
+        return area
+
+
+def _rows(facts: tuple[Fact, ...]) -> QWidget:
+    """Facts one below the other: name, value, and what is to be said of it."""
+    area = QWidget()
+    grid = QGridLayout(area)
+    grid.setContentsMargins(0, 0, 0, 0)
+    grid.setHorizontalSpacing(Space.L)
+    grid.setVerticalSpacing(0)
+    for i, fact in enumerate(facts):
+        grid.addWidget(Rule(), 2 * i, 0, 1, 2)
+        words = QVBoxLayout()
+        words.setContentsMargins(0, 7, 0, 7)
+        words.setSpacing(1)
+        words.addWidget(Label(fact.value, wrap=True))
+        if fact.note:
+            words.addWidget(Label(fact.note, Step.SMALL, role="muted", wrap=True))
+        name = Label(fact.label, weight=Weight.DemiBold, wrap=True)
+        name.setContentsMargins(0, 7, 0, 7)
+        grid.addWidget(name, 2 * i + 1, 0, Qt.AlignmentFlag.AlignTop)
+        grid.addLayout(words, 2 * i + 1, 1)
+    grid.setColumnStretch(0, 1)
+    grid.setColumnStretch(1, 4)
+    return area
 
 
 def _heading(page: Page) -> QWidget:

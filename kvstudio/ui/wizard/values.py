@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from kvstudio.budget.values import Budget
 from kvstudio.launch.config import LaunchConfig
+from kvstudio.launch.equivalents import Equivalent
 from kvstudio.ui.widgets_run.phase_strip import PhaseState
 from kvstudio.verify.values import Check
 
@@ -23,8 +24,11 @@ class Action(StrEnum):
     """What the foot offers."""
 
     STOP = "stop"
+    WHY_NOT = "why_not"
     BACK = "back"
     SKIP = "skip"
+    AGAIN = "again"
+    NEXT = "next"
     TRY = "try"
     CANCEL = "cancel"
     CLOSE = "close"
@@ -104,7 +108,8 @@ class Page:
     """The right side; parts that are empty are left out.
 
     `state` colours the heading's icon: `good`, `bad`, `neutral`; empty for no icon. `notice`: something that went
-    otherwise than asked. `flags`: the typed parts of `why`.
+    otherwise than asked. `flags`: the typed parts of `why`. `rows`: facts one below the other. `equivalents`: the
+    command for other programs, to copy.
     """
 
     section: str
@@ -118,7 +123,9 @@ class Page:
     pictures: tuple[Picture, ...] = ()
     facts: tuple[Fact, ...] = ()
     progress: Progress | None = None
+    rows: tuple[Fact, ...] = ()
     checks: tuple[Check, ...] = ()
+    equivalents: tuple[Equivalent, ...] = ()
     runs: tuple[RunLine, ...] = ()
     command_label: str = ""
     config: LaunchConfig | None = None

@@ -1,21 +1,25 @@
 """The fix wizard at work: a plan, one worker for its tries, the history that keeps them, the window that shows it."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QGuiApplication
 from PySide6.QtWidgets import QWidget
 
+from kvstudio.advise.not_offered import not_offered
 from kvstudio.advise.plan import Plan, World, start
-from kvstudio.advise.plan_values import Attempt, Trial
+from kvstudio.advise.plan_values import Attempt, NotOffered, Trial
 from kvstudio.case.evolve import build_of, learned_overhead
 from kvstudio.case.values import Case
-from kvstudio.case.walk import attempt_of
+from kvstudio.case.walk import NOT_TRIED, attempt_of
+from kvstudio.case.walks import Walks, candidates
 from kvstudio.diagnose.values import Diagnosis, Outcome
 from kvstudio.errors import KvStudioError
+from kvstudio.launch.binary import Binary, find, inspect
 from kvstudio.launch.config import LaunchConfig
+from kvstudio.launch.flags import program_name
 from kvstudio.runlog.values import LogLine, Phase
 from kvstudio.ui import text
 from kvstudio.ui.command_words import command_text
@@ -24,6 +28,7 @@ from kvstudio.ui.panels.run_values import PHASES
 from kvstudio.ui.widgets_run.phase_strip import PhaseState
 from kvstudio.ui.wizard.dialog import WizardWindow
 from kvstudio.ui.wizard.from_plan import wizard_view
+from kvstudio.ui.wizard.side_pages import baseline_view, why_not_view
 from kvstudio.ui.wizard.values import Action, Page, Progress, WizardView
 from kvstudio.verify.options import LaunchOptions
 from kvstudio.verify.values import Check, Run, RunOutcome
@@ -31,22 +36,69 @@ from kvstudio.work import task
 from kvstudio.work.launch_worker import LaunchWorker
 
 _CLOCK_MS = 1000
-_NOT_TRIED = (RunOutcome.CANCELLED, RunOutcome.COULD_NOT_START)
+_NOT_TRIED = NOT_TRIED
+_MAX_OTHERS = 6
 
 
-def first_plan(case: Case) -> Plan:
-    """A plan for the settings of a case; takes estimates, so it is called in a task.
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The plan a window opens with, and whether it goes on from an earlier walk."""
 
-    A run of these very settings that failed stands in for the first try.
-    """
+    plan: Plan
+    resumed: bool = False
+
+
+def begin(case: Case, walks: Walks) -> Begun:
+    """The unfinished walk of these settings, else a new one; takes seconds."""
+    kept = kept_plan(case, walks)
+    return Begun(kept, True) if kept is not None else Begun(first_plan(case, other_binaries(case)))
+
+
+def begin_again(case: Case) -> Begun:
+    """A new walk, whatever was kept."""
+    return Begun(first_plan(case, other_binaries(case)))
+
+
+def world_of(case: Case, binaries: tuple[Binary, ...] = ()) -> World:
+    """What stays the same during a walk from a case."""
     assert case.model is not None
-    world = World(
+    return World(
         case.model,
         case.chosen_devices,
         case.machine.host if case.machine is not None else None,
         build_of(case),
         learned_overhead(case) or {},
+        case.binary,
+        binaries,
+        tuple(device for device in case.devices if device.name not in case.chosen),
     )
+
+
+def kept_plan(case: Case, walks: Walks) -> Plan | None:
+    """The walk of these settings that was not finished; takes estimates."""
+    kept = walks.load(case.config)
+    return kept.plan(case.model) if kept is not None and case.model is not None else None
+
+
+def other_binaries(case: Case) -> tuple[Binary, ...]:
+    """Other builds of the case's program on this machine, best candidate first; starts each for its version."""
+    if case.binary is None:
+        return ()
+    found = []
+    for path in [path for path in find() if program_name(path) == case.binary.program][:_MAX_OTHERS]:
+        try:
+            found.append(inspect(path))
+        except KvStudioError:
+            continue  # one that cannot say what it is cannot be compared with either
+    return candidates(case.binary, found, case.runs, case.config)
+
+
+def first_plan(case: Case, binaries: tuple[Binary, ...] = ()) -> Plan:
+    """A plan for the settings of a case; takes estimates, so it is called in a task.
+
+    A run of these very settings that failed stands in for the first try.
+    """
+    world = world_of(case, binaries)
     run = next((r for r in reversed(case.runs) if r.config == case.config and r.outcome not in _NOT_TRIED), None)
     if run is not None and run.outcome is not RunOutcome.VERIFIED:
         fresh = start(world, case.config)
@@ -95,6 +147,9 @@ class FixWizard(WizardWindow):
         self._thinking = False
         self._leaving = False
         self._folder = folder or history_folder()
+        self._walks = Walks(self._folder.parent / "walks")
+        self._baseline: Begun | None = None
+        self._reasons: tuple[NotOffered, ...] | None = None
         self._options = options or LaunchOptions()
         self._worker = worker or LaunchWorker(self)
         self._worker.phase_reached.connect(self._on_phase)
@@ -107,7 +162,7 @@ class FixWizard(WizardWindow):
         if plan is not None:
             self._on_plan(plan)
         else:
-            self._think(first_plan, case)
+            self._begin(begin, case, self._walks)
 
     @property
     def plan(self) -> Plan | None:
@@ -116,16 +171,34 @@ class FixWizard(WizardWindow):
 
     # the plan
 
+    def _begin(self, fn: Callable[..., Begun], *values: object) -> None:
+        self._thinking, self._plan = True, None
+        self._draw()
+        task.run(fn, *values, done=self._on_begun, failed=self._on_failed, key=f"fix-{id(self)}")
+
+    def _on_begun(self, begun: Begun) -> None:
+        self._baseline = begun
+        self._on_plan(begun.plan)
+
     def _think(self, fn: Callable[..., Plan], *values: object) -> None:
         """Work out the next step in the pool: it takes some hundred estimates."""
         self._thinking = True
         self._draw()
-        task.run(fn, *values, done=self._on_plan, failed=self._on_failed, key=f"fix-{id(self)}")
+        task.run(fn, *values, done=self._on_step, failed=self._on_failed, key=f"fix-{id(self)}")
 
     def _on_plan(self, plan: Plan) -> None:
-        self._thinking = False
+        self._thinking, self._reasons = False, None
         self._plan = plan
         self.plan_changed.emit(plan)
+        self._draw()
+
+    def _on_step(self, plan: Plan) -> None:
+        """A plan after a run or a wish, kept before it is shown."""
+        task.run(self._walks.keep, plan, failed=self._on_not_kept, key=f"walk-{id(self)}")
+        self._on_plan(plan)
+
+    def _on_not_kept(self, error: KvStudioError) -> None:
+        self._says = f"{error.message} {error.hint}".strip()
         self._draw()
 
     def _on_failed(self, error: KvStudioError) -> None:
@@ -137,6 +210,12 @@ class FixWizard(WizardWindow):
         plan = self._plan
         if plan is None or self._thinking:
             self.show_view(_waiting(plan, self._says))
+            return
+        if self._baseline is not None:
+            self.show_view(baseline_view(plan, self._baseline.resumed))
+            return
+        if self._reasons is not None:
+            self.show_view(why_not_view(plan, self._reasons))
             return
         last = next((a.run_number for a in reversed(plan.attempts) if a.worked), None)
         view = wizard_view(
@@ -155,6 +234,9 @@ class FixWizard(WizardWindow):
             Action.CANCEL: self._worker.cancel,
             Action.SKIP: self._skip,
             Action.BACK: self._back,
+            Action.NEXT: self._go_on,
+            Action.AGAIN: lambda: self._begin(begin_again, self._case),
+            Action.WHY_NOT: self._why_not,
             Action.STOP: self._stop,
             Action.COPY: self._copy,
             Action.USE: self._use,
@@ -174,8 +256,23 @@ class FixWizard(WizardWindow):
             self._earlier.append(self._plan)
             self._think(Plan.stop, self._plan)
 
+    def _go_on(self) -> None:
+        self._baseline = None
+        self._draw()
+
+    def _why_not(self) -> None:
+        if self._plan is not None and not self._thinking:
+            task.run(not_offered, self._plan, done=self._on_reasons, failed=self._on_failed, key=f"why-{id(self)}")
+
+    def _on_reasons(self, reasons: tuple[NotOffered, ...]) -> None:
+        self._reasons = reasons
+        self._draw()
+
     def _back(self) -> None:
-        if self._earlier and not self._thinking:
+        if self._reasons is not None:
+            self._reasons = None
+            self._draw()
+        elif self._earlier and not self._thinking:
             self._says = ""
             self._on_plan(self._earlier.pop())
 
@@ -220,7 +317,8 @@ class FixWizard(WizardWindow):
         self._phases = {}
         self._lines.clear()
         options = replace(self._options, number=number, log_dir=log_dir)
-        self._worker.start(trial.config, self._case.binary, options, trial.predicted, self._case.machine)
+        other = self._plan.world.other_binary(trial.config) if self._plan is not None else None
+        self._worker.start(trial.config, other or self._case.binary, options, trial.predicted, self._case.machine)
         self._clock.start()
         self._draw()
 
@@ -246,7 +344,7 @@ class FixWizard(WizardWindow):
         name = self._case.model.name if self._case.model is not None else ""
         task.run(keep_run, self._folder, self._number, run, name, predicted, key=f"keep-{self._number}")
         self.run_finished.emit(run, tuple(self._lines), predicted)
-        if plan is not None and trial is not None and run.outcome not in _NOT_TRIED:
+        if plan is not None and trial is not None and _counts(trial, run):
             self._checks[run.number] = run.checks
             attempt = attempt_of(trial, run)
             self._earlier.append(plan)
@@ -270,7 +368,13 @@ class FixWizard(WizardWindow):
         self._leaving = True
         task.forget(f"fix-{id(self)}")
         task.forget(f"try-{id(self)}")
+        task.forget(f"why-{id(self)}")
         super().closeEvent(event)
+
+
+def _counts(trial: Trial, run: Run) -> bool:
+    """Whether a run is an answer; another build that cannot even start is one."""
+    return run.outcome not in _NOT_TRIED or (run.outcome is RunOutcome.COULD_NOT_START and trial.variable == "binary")
 
 
 def _ran(plan: Plan, attempt: Attempt) -> Plan:

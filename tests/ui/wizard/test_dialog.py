@@ -73,6 +73,19 @@ def test_the_result_offers_the_command(qtbot, window):
     assert window.page.command() is not None
 
 
+def test_escape_asks_before_the_walk_is_stopped(qtbot, window):
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    assert window.isVisible()
+    heard = []
+    window.action_requested.connect(heard.append)
+    qtbot.keyClick(window.question(), Qt.Key.Key_Escape)
+    assert (heard, window.question()) == ([], None)
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    qtbot.keyClick(window.question(), Qt.Key.Key_Return)
+    assert heard == [Action.STOP]
+
+
 def test_closing_is_said(qtbot, window):
+    window.show_view(wizard_view(wizard_samples.walked()))
     with qtbot.waitSignal(window.left):
         qtbot.keyClick(window, Qt.Key.Key_Escape)

@@ -61,7 +61,7 @@ def test_costs_are_facts():
 def test_the_foot_offers_what_makes_sense():
     plan = wizard_samples.walking()
     ready = wizard_view(plan, can_go_back=True)
-    assert ready.actions == (Action.STOP, Action.BACK, Action.SKIP, Action.TRY)
+    assert ready.actions == (Action.STOP, Action.WHY_NOT, Action.BACK, Action.SKIP, Action.TRY)
     assert ready.primary is Action.TRY
     running = wizard_view(plan, progress=wizard_samples.PROGRESS)
     assert (running.actions, running.primary) == ((Action.CANCEL,), None)

@@ -68,10 +68,14 @@ def launcher(world):
 @pytest.fixture
 def make(qtbot, case, world, tmp_path):
     def made(launch=None, **options):
-        window = FixWizard(case, worker=LaunchWorker(launch=launch or launcher(world)), folder=tmp_path, **options)
+        window = FixWizard(
+            case, worker=LaunchWorker(launch=launch or launcher(world)), folder=tmp_path / "history", **options
+        )
         qtbot.addWidget(window)
         window.show()
         qtbot.waitUntil(lambda: window.plan is not None, timeout=20000)
+        if Action.NEXT in window.offered():
+            press(qtbot, window, Action.NEXT)
         return window
 
     return made
