@@ -45,6 +45,7 @@ SHORTCUTS = (
     ("F6", "Check with llama.cpp"),
     ("F8", "Fix…"),
     ("F9", "Report…"),
+    ("Ctrl+H", "History: kept runs, two of them side by side"),
     ("F1", "This page"),
 )
 

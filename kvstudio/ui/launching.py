@@ -3,7 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
@@ -22,6 +22,9 @@ from kvstudio.verify.options import LaunchOptions
 from kvstudio.verify.values import Run
 from kvstudio.work import task
 from kvstudio.work.launch_worker import LaunchWorker
+
+if TYPE_CHECKING:
+    from kvstudio.case.history import Entry
 
 #: Lines of a running launch kept in memory; the file has them all.
 _KEPT_LINES = 200_000
@@ -130,6 +133,17 @@ class Launching(QObject):
         self._store.replace(runs=(*case.runs, run), diagnosis=run.diagnosis, log=lines, log_source=run.log_path or "")
         self.show_run(run, lines)
         self._learn(run, case)
+
+    def reopen(self, entry: "Entry", lines: tuple[LogLine, ...]) -> None:
+        """A kept run: its settings into the case, its log, checks and sizes on screen."""
+        if self.running:
+            return
+        run = entry.run
+        self._store.set_config(run.config)
+        others = tuple(r for r in self._store.case.runs if r.number != run.number)
+        self._budget = entry.budget
+        self._store.replace(runs=(*others, run), diagnosis=run.diagnosis, log=lines, log_source=run.log_path or "")
+        self.show_run(run, lines)
 
     def show_run(self, run: Run, lines: tuple[LogLine, ...]) -> None:
         """Show how a run ended, its printed sizes beside what was estimated before it."""

@@ -128,6 +128,7 @@ class MainWindow(QMainWindow):
         bar.stop_requested.connect(self.stop)
         bar.fix_requested.connect(self.windows.fix)
         bar.report_requested.connect(self.windows.report)
+        bar.history_requested.connect(self.windows.history)
         empty.open_requested.connect(self.ask_open)
         empty.paste_requested.connect(self.paste)
         empty.sample_requested.connect(self.try_sample)

@@ -55,6 +55,9 @@ def build(window: "MainWindow") -> dict[str, QAction]:
     run.addAction(action("fix", tr("Fix…"), window.windows.fix, "F8"))
     run.addAction(action("report", tr("Report…"), window.windows.report, "F9"))
 
+    run.addSeparator()
+    run.addAction(action("history", tr("History…"), window.windows.history, "Ctrl+H"))
+
     view = QMenu(tr("View"), window)
     view.addMenu(_schemes(window))
 

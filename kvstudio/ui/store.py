@@ -60,6 +60,7 @@ class Store(QObject):
         self._merge_tag: str | None = None
         self._fixes_for: LaunchConfig | None = None
         self._fixes = task.Latest(_fixes_of, self._on_fixes, self.failed.emit)
+        self.destroyed.connect(self._fixes.drop)
         self._live: dict[str, Any] = {}
         self._live_timer = QTimer(self)
         self._live_timer.setSingleShot(True)

@@ -87,6 +87,21 @@ class Windows(QObject):
         self._window.work.chart.grab().save(data, "PNG")
         return bytes(data.data().data())
 
+    def history(self, chosen: tuple[int, ...] = ()) -> None:
+        """Kept runs; two chosen ones side by side."""
+        from kvstudio.ui.history.dialog import HistoryDialog
+
+        launching = self._window.work.launching
+        dialog = HistoryDialog(launching.folder, self._window)
+        dialog.run_opened.connect(launching.reopen)
+        dialog.load(chosen)
+        self.open(dialog)
+
+    def compare_with(self, number: int) -> None:
+        """The last run beside an earlier one."""
+        runs = self._store.case.runs
+        self.history((number, runs[-1].number) if runs else (number,))
+
     def why(self) -> None:
         """The allocations of the device that fails, one after the other."""
         budget = self._store.case.budget

@@ -128,6 +128,7 @@ class WorkPage(QWidget):
         run.fix_requested.connect(window.windows.fix)
         run.report_requested.connect(window.windows.report)
         run.copy_requested.connect(window.copy_command)
+        run.compare_requested.connect(window.windows.compare_with)
         run.opened.connect(self._on_run_opened)
         run.height_changed.connect(self._share_height)
         self.launching.running_changed.connect(window.on_running)

@@ -112,3 +112,33 @@ def test_a_read_only_history_does_not_stop_a_launch(window, qtbot, monkeypatch):
     window.launch()
     qtbot.waitUntil(lambda: bool(window.store.case.runs))
     assert "Read-only" in window.banner.texts()[0]
+
+
+def test_a_kept_run_is_opened_again_with_its_log_checks_and_settings(window, qtbot):
+    def launch(config, binary, *, options, on_lines, **_):
+        on_lines((LogLine(1, "I fine", "fine", "I"),))
+        return run_of(config, options, RunOutcome.VERIFIED)
+
+    use(window, launch)
+    window.launch()
+    qtbot.waitUntil(lambda: len(History(history_folder()).list().entries) == 1)
+    window.store.edit({"n_ctx": 512})
+    window.launch()
+    qtbot.waitUntil(lambda: len(window.store.case.runs) == 2 and not window.is_running)
+    qtbot.waitUntil(lambda: len(History(history_folder()).list().entries) == 2)
+    entry = History(history_folder()).load(1)
+    window.work.launching.reopen(entry, (LogLine(1, "I kept", "kept", "I"),))
+    assert window.store.case.config.n_ctx is None
+    assert [run.number for run in window.store.case.runs] == [2, 1]
+    assert [line.text for line in window.store.case.log] == ["I kept"]
+    assert window.work.run_panel.log.model.n_lines == 1
+
+
+def test_an_earlier_run_is_compared_from_the_verified_page(window, qtbot, monkeypatch):
+    asked = []
+    monkeypatch.setattr(window.windows, "history", lambda chosen=(): asked.append(chosen))
+    use(window, lambda config, binary, *, options, **_: run_of(config, options, RunOutcome.VERIFIED))
+    window.launch()
+    qtbot.waitUntil(lambda: bool(window.store.case.runs))
+    window.work.run_panel.compare_requested.emit(7)
+    assert asked == [(7, window.store.case.runs[-1].number)]

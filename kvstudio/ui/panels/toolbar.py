@@ -28,6 +28,7 @@ class ToolBar(Surface):
     stop_requested = Signal()
     fix_requested = Signal()
     report_requested = Signal()
+    history_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent=parent)
@@ -114,7 +115,12 @@ class ToolBar(Surface):
             action.setToolTip(plain_tooltip(path))
             action.triggered.connect(lambda _=False, path=path: self.recent_chosen.emit(path))
             self._recent_menu.addAction(action)
-        self.recent_button.setEnabled(bool(items))
+        if items:
+            self._recent_menu.addSeparator()
+        history = QAction(icons.icon("history"), tr("History of runs…"), self._recent_menu)
+        history.setObjectName("historyAction")
+        history.triggered.connect(lambda _=False: self.history_requested.emit())
+        self._recent_menu.addAction(history)
 
     def show_state(self, *, has_model: bool, has_log: bool, has_binary: bool, running: bool, primary: bool) -> None:
         """Which steps make sense now; `primary`: Test launch is the window's filled button."""

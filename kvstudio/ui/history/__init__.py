@@ -1,0 +1,1 @@
+"""Kept runs: a list, one of them in full, two side by side."""
