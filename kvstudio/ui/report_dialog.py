@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from kvstudio.advise.record import Record
 from kvstudio.case import store
 from kvstudio.case.values import Case
 from kvstudio.errors import KvStudioError
@@ -50,11 +51,14 @@ _HEAD = 64
 _SUFFIX = {MARKDOWN: ".md", TEXT: ".txt", ZIP: ".zip"}
 
 
-def report_of(case: Case, identity: Identity) -> Report:
-    """The report of what is on screen: the last run when its log is, else a log from elsewhere, else the settings."""
+def report_of(case: Case, identity: Identity, walk: Record | None = None) -> Report:
+    """The report of what is on screen: the last run when its log is, else a log from elsewhere, else the settings.
+
+    `walk`: the fix walk whose controlled runs belong to it.
+    """
     last = case.runs[-1] if case.runs else None
     own = last is not None and (not case.log or case.log_source == (last.log_path or ""))
-    return build(case, last if own else None, identity=identity)
+    return build(case, last if own else None, identity=identity, walk=walk)
 
 
 class ReportDialog(QDialog):
@@ -66,7 +70,7 @@ class ReportDialog(QDialog):
     shown = Signal()
     saved = Signal(str)
 
-    def __init__(self, case: Case | None = None, parent: QWidget | None = None) -> None:
+    def __init__(self, case: Case | None = None, parent: QWidget | None = None, *, walk: Record | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("reportDialog")
         self.setWindowTitle(tr("Report"))
@@ -89,6 +93,7 @@ class ReportDialog(QDialog):
                 report_of,
                 case,
                 identity,
+                walk,
                 done=lambda report: self.show_report(report, plain, self._picture),
                 failed=self._on_failed,
                 key=self._key("build"),
