@@ -76,7 +76,7 @@ def verdict(
     if fitted is not None and fitted.status == "changed" and measured_in is None:
         return _adjusted(budget, fitted)
     if budget.fits:
-        return _fits(budget, measured_in)
+        return _fits(budget, measured_in, config or LaunchConfig())
     failure = budget.first_failure or _overrun(budget)
     if failure is None:
         return Verdict(Answer.SHORT, "Does not fit.")
@@ -117,9 +117,10 @@ def _rooms(budget: Budget) -> tuple[tuple[str, int], ...]:
     return tuple((d.name, d.room_bytes) for d in budget.devices if d.room_bytes is not None)
 
 
-def _fits(budget: Budget, measured_in: str | None) -> Verdict:
+def _fits(budget: Budget, measured_in: str | None, config: LaunchConfig) -> Verdict:
     rooms = _rooms(budget)
-    return Verdict(Answer.FITS, f"Fits: {_spare(rooms, budget.host)}.", _fit_detail(budget, rooms, measured_in))
+    detail = _fit_detail(budget, rooms, measured_in, config)
+    return Verdict(Answer.FITS, f"Fits: {_spare(rooms, budget.host)}.", detail)
 
 
 def _spare(rooms: tuple[tuple[str, int], ...], host: DeviceBudget) -> str:
@@ -133,7 +134,9 @@ def _spare(rooms: tuple[tuple[str, int], ...], host: DeviceBudget) -> str:
     return ", ".join(words + [f"{format_room(size)} on {name}" for name, size in others])
 
 
-def _fit_detail(budget: Budget, rooms: tuple[tuple[str, int], ...], measured_in: str | None) -> str:
+def _fit_detail(
+    budget: Budget, rooms: tuple[tuple[str, int], ...], measured_in: str | None, config: LaunchConfig
+) -> str:
     name, least = min(rooms, key=lambda room: room[1], default=("", TIGHT_BYTES))
     if least < TIGHT_BYTES:
         return f"Only just: another program on {name} can take the last {format_room(least)}."
@@ -143,8 +146,20 @@ def _fit_detail(budget: Budget, rooms: tuple[tuple[str, int], ...], measured_in:
     if not budget.devices:
         return "Everything stays in RAM."
     if on_devices >= all_layers:
-        return f"All {all_layers} layers are on {_plural(len(budget.devices))}."
+        kept = _kept_in_ram(config)
+        return f"All {all_layers} layers are on {_plural(len(budget.devices))}{f', but {kept}' if kept else ''}."
     return f"{on_devices} of {all_layers} layers are on {_plural(len(budget.devices))}, the rest in RAM."
+
+
+def _kept_in_ram(config: LaunchConfig) -> str:
+    """What settings hold back from the devices although its layers are there; empty for nothing."""
+    if config.cpu_moe:
+        return "all experts stay in RAM"
+    if config.n_cpu_moe:
+        return f"the experts of {_layers(config.n_cpu_moe)} stay in RAM"
+    if config.override_tensor:
+        return "some tensors are placed by hand"
+    return "the KV cache stays in RAM" if config.kv_offload is False else ""
 
 
 def _plural(n_devices: int) -> str:
