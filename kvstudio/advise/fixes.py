@@ -40,13 +40,18 @@ def _fix(s: Situation, variable: str, change: dict[str, Any], title: str, why: s
 
 def _first_that_fits(s: Situation, field: str, values: Iterable[Any]) -> Any | None:
     """The first value, in the order given (least harm first), whose budget fits."""
-    return next((value for value in values if s.fits(s.try_change(**{field: value})[1])), None)
+    order = tuple(values)
+    if not order or not s.fits(s.try_change(**{field: order[-1]})[1]):
+        return None  # the last one takes least
+    return next(value for value in order if s.fits(s.try_change(**{field: value})[1]))
 
 
 def _largest_that_fits(s: Situation, field: str, lowest: int, highest: int, step: int = 1) -> int | None:
     """The largest multiple of `step` in [lowest, highest] that fits, for a need that grows with the value."""
     low, high = math.ceil(lowest / step), highest // step
-    best = None
+    if low > high or not s.fits(s.try_change(**{field: low * step})[1]):
+        return None
+    best, low = low * step, low + 1
     while low <= high:
         middle = (low + high) // 2
         if s.fits(s.try_change(**{field: middle * step})[1]):
@@ -74,16 +79,20 @@ def split_ratio(s: Situation) -> Fix | None:
     return _fix(s, "tensor_split", {"tensor_split": ratio}, f"Split ratio {text}", why, "no cost")
 
 
+#: Moves of layers after which a ratio is given up.
+_MOVES = 32
+
+
 def balanced_ratio(s: Situation) -> tuple[float, ...] | None:
-    """Layer counts per device that fit, found by moving one layer at a time off the tightest device."""
+    """Layer counts per device that fit, found by moving layers off the tightest device, as many as it is short of."""
     budget = s.budget
     if len(budget.devices) < 2 or (s.config.split_mode or "layer") != "layer":
         return None
     counts = [d.n_layers + d.has_output_layer for d in budget.devices]
-    if sum(counts) == 0:
+    if sum(counts) == 0 or sum(_rooms(s, budget)) < 0:
         return None
     seen = set()
-    for _ in range(2 * sum(counts)):
+    for _ in range(_MOVES):
         ratio = tuple(float(count) for count in counts)
         if ratio in seen:
             return None
@@ -91,13 +100,20 @@ def balanced_ratio(s: Situation) -> tuple[float, ...] | None:
         _, tried = s.try_change(tensor_split=ratio)
         if s.fits(tried):
             return ratio
-        rooms = [s.capacity_bytes.get(d.name, d.free_bytes or 0) - d.need_bytes for d in tried.devices]
+        rooms = _rooms(s, tried)
         tight, loose = rooms.index(min(rooms)), rooms.index(max(rooms))
         if tight == loose or counts[tight] == 0:
             return None
-        counts[tight] -= 1
-        counts[loose] += 1
+        layer = max(1, tried.devices[tight].need_bytes // counts[tight])
+        moved = max(1, min(-rooms[tight] // layer, rooms[loose] // layer, counts[tight]))
+        counts[tight] -= moved
+        counts[loose] += moved
     return None
+
+
+def _rooms(s: Situation, budget: Budget) -> list[int]:
+    """What each device would keep, as far as its memory is known."""
+    return [s.capacity_bytes.get(d.name, d.free_bytes or 0) - d.need_bytes for d in budget.devices]
 
 
 def context(s: Situation) -> Fix | None:
@@ -169,7 +185,10 @@ def cache_types(s: Situation) -> Fix | None:
     effective = s.budget.config
     if effective.flash_attn_on is False:
         return None
-    for name in _cheaper_types(effective.cache_type_k):
+    names = _cheaper_types(effective.cache_type_k)
+    if not names or not s.fits(s.try_change(cache_type_k=names[-1], cache_type_v=names[-1])[1]):
+        return None
+    for name in names:
         config, budget = s.try_change(cache_type_k=name, cache_type_v=name)
         if s.fits(budget) and s.need_of_culprit(budget) <= s.need_of_culprit(s.budget):
             why = f"The KV cache takes less as {name} than as {effective.cache_type_k}."
@@ -223,15 +242,15 @@ def experts_on_cpu(s: Situation) -> Fix | None:
     if not s.model.n_expert or s.config.cpu_moe or s.config.override_tensor:
         return None
     low, high = (s.config.n_cpu_moe or 0) + 1, s.model.n_layer
-    best = None
+    if low > high or not s.fits(s.try_change(n_cpu_moe=high)[1]):
+        return None
+    best, high = high, high - 1
     while low <= high:
         middle = (low + high) // 2
         if s.fits(s.try_change(n_cpu_moe=middle)[1]):
             best, high = middle, middle - 1
         else:
             low = middle + 1
-    if best is None:
-        return None
     why = f"The experts of {best} layers stay in RAM; attention and shared weights stay on the device."
     return _fix(s, "n_cpu_moe", {"n_cpu_moe": best}, f"Experts of {best} layers on the CPU", why, "slower generation")
 
@@ -275,6 +294,35 @@ FIXES: dict[str, FixFunction] = {
     "device": other_device,
     "kv_offload": kv_on_host,
 }
+
+
+#: The value of each variable that takes least; where none of them fits, no other does.
+_LEAST: dict[str, tuple[str, ...]] = {
+    "n_ctx": ("n_ctx",),
+    "n_parallel": ("n_parallel",),
+    "n_ubatch": ("n_ubatch",),
+    "n_gpu_layers": ("n_gpu_layers",),
+    "n_cpu_moe": ("n_cpu_moe",),
+    "cache_type": ("cache_type_k", "cache_type_v"),
+    "cache_type_k": ("cache_type_k",),
+    "cache_type_v": ("cache_type_v",),
+}
+
+
+def may_fit(variable: str, s: Situation) -> bool:
+    """Whether some value of a variable is enough, without looking for the best one."""
+    names = _LEAST.get(variable)
+    if names is None:
+        return FIXES[variable](s) is not None
+    if variable == "n_cpu_moe" and not s.model.n_expert:
+        return False
+    if variable.startswith("cache_type") and s.budget.config.flash_attn_on is False:
+        return False
+    least: dict[str, Any] = {
+        "n_ctx": SMALLEST_CTX, "n_parallel": 1, "n_ubatch": 32, "n_gpu_layers": 0, "n_cpu_moe": s.model.n_layer,
+        "cache_type_k": CACHE_LADDER[-1], "cache_type_v": CACHE_LADDER[-1],
+    }  # fmt: skip
+    return s.fits(s.try_change(**{name: least[name] for name in names})[1])
 
 
 def useless(variable: str, failing: BufferKind | None, s: Situation) -> str | None:

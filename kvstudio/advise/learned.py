@@ -166,4 +166,5 @@ def situation(record: Record, base: LaunchConfig, diagnosis: Diagnosis | None) -
     return Situation(
         world.model, base, world.devices_for(base), world.host, budget, kind, culprit, world.build_for(base),
         world.overhead, capacities(record) if total is None else {}, caps=caps(record), total_bytes=total,
+        estimator=world.estimate,
     )  # fmt: skip

@@ -32,17 +32,24 @@ class World:
     binary: Binary | None = None
     binaries: tuple[Binary, ...] = ()
     other_devices: tuple[Device, ...] = ()
+    memo: dict[LaunchConfig, Budget] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def estimate(self, config: LaunchConfig) -> Budget:
-        """The budget of settings here, by the rules of the build that would run them."""
-        return estimate(
-            self.model,
-            config,
-            self.devices_for(config),
-            host=self.host,
-            build=self.build_for(config),
-            overhead=self.overhead or None,
-        )
+        """The budget of settings here, by the rules of the build that would run them.
+
+        Kept: a walk asks for the same ones again and again, and the graph of a large model takes a while.
+        """
+        known = self.memo.get(config)
+        if known is None:
+            known = self.memo[config] = estimate(
+                self.model,
+                config,
+                self.devices_for(config),
+                host=self.host,
+                build=self.build_for(config),
+                overhead=self.overhead or None,
+            )
+        return known
 
     def devices_for(self, config: LaunchConfig) -> tuple[Device, ...]:
         """The devices of a launch; a typed -dev may name ones that are not used otherwise."""

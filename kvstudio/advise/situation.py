@@ -1,6 +1,6 @@
 """The world a change is judged in: one model, one command, the devices, and what has been learned of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,8 @@ class Situation:
 
     `failing`: the kind of memory that is refused, from the diagnosis or the budget; `culprit` the device it is on
     (None: the host). `capacity_bytes` replaces a device's free memory where launches have shown better; `caps` are
-    limits on one allocation that launches have met, `total_bytes` a limit on everything together.
+    limits on one allocation that launches have met, `total_bytes` a limit on everything together. `estimator` is used
+    instead of a fresh estimate where somebody keeps them.
     """
 
     model: ModelInfo
@@ -43,9 +44,12 @@ class Situation:
     spare_bytes: int = 0
     caps: tuple[Cap, ...] = ()
     total_bytes: int | None = None
+    estimator: Callable[[LaunchConfig], Budget] | None = None
 
     def estimate(self, config: LaunchConfig) -> Budget:
         """The budget of other settings in the same world."""
+        if self.estimator is not None:
+            return self.estimator(config)
         return estimate(
             self.model, config, self.devices, host=self.host, build=self.build, overhead=self.overhead or None
         )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from kvstudio.advise.fixes import FIXES, changed_fields, same_cache_types, useless
+from kvstudio.advise.fixes import FIXES, changed_fields, may_fit, same_cache_types, useless
 from kvstudio.advise.learned import refused, situation
 from kvstudio.advise.plan_values import Attempt, Trial, TrialKind
 from kvstudio.advise.rank import order
@@ -215,7 +215,7 @@ def _one_more_fits(here: Situation, fix: Fix) -> bool:
     kind, culprit = failing_of(fix.budget)
     after = replace(here, config=fix.config, budget=fix.budget, failing=kind, culprit=culprit)
     return any(
-        FIXES[name](after) is not None
+        may_fit(name, after)
         for name in order(kind, single_types=not same_cache_types(here.model))
         if name != fix.variable and useless(name, kind, after) is None
     )
