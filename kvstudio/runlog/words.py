@@ -9,6 +9,7 @@ _COMMON_FIRST = " etaosrin|=0123456789.,:lhdcmpu_gfy-bkwvI"
 _PIECE = 10
 _DIGITS = b"0123456789"
 _MAX_SHAPES = 20_000
+_SLICE = 64 * 1024
 
 
 def _piece(word: str) -> str:
@@ -71,7 +72,11 @@ class Filter:
 
     def find(self, line: bytes) -> Iterator[int]:
         """Where in a line words may stand."""
-        return (match.start() for match in self._pieces.finditer(line))
+        for start in range(0, len(line), _SLICE):
+            # In slices: a search holds the interpreter, and one over megabytes would hold the window still.
+            for match in self._pieces.finditer(line, start, start + _SLICE + _PIECE):
+                if match.start() < start + _SLICE:
+                    yield match.start()
 
 
 class Finder:

@@ -33,7 +33,7 @@ from kvstudio.ui.panels.status import Banner, StatusStrip
 from kvstudio.ui.panels.toolbar import ToolBar
 from kvstudio.ui.preferences import Preferences
 from kvstudio.ui.store import Store
-from kvstudio.ui.text import tr
+from kvstudio.ui.text import plain, tr
 from kvstudio.ui.theme import Scheme
 from kvstudio.ui.windows import Windows
 from kvstudio.work import task
@@ -348,7 +348,7 @@ class MainWindow(QMainWindow):
         if old is None or old.binary is not new.binary or old.machine is not new.machine:
             self.strip.show_machine(new.binary, new.machine, self.binaries.note)
         if old is None or old.model is not new.model:
-            self.setWindowTitle(f"{new.model.name} – kvstudio" if new.model and new.model.name else "kvstudio")
+            self.setWindowTitle(f"{plain(new.model.name)} – kvstudio" if new.model and new.model.name else "kvstudio")
         self._show_state()
 
     def _show_state(self) -> None:

@@ -67,6 +67,11 @@ def said(message: str, hint: str = "") -> str:
     return f"{message.rstrip('.')}. {hint}" if hint else message
 
 
+def plain(name: str) -> str:
+    """A name out of a file, for a title: without characters that are not seen or that turn the text around."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
+
+
 def capital(sentence: str) -> str:
     """The sentence with its first letter large; names inside stay as they are."""
     return sentence[:1].upper() + sentence[1:]
