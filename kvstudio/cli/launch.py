@@ -8,6 +8,7 @@ from kvstudio.cli.diagnose import show as show_diagnosis
 from kvstudio.cli.inputs import gather
 from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json, message, table
 from kvstudio.cli.running import add_run_options, need_binary, options_of, run_once
+from kvstudio.launch.process_command import spelled
 from kvstudio.units import format_bytes
 from kvstudio.verify.json import to_json
 from kvstudio.verify.values import Run, RunOutcome
@@ -26,6 +27,11 @@ def run(args: argparse.Namespace) -> int:
     for shard in inputs.model.header.shards:
         if not shard.complete:
             message(f"warning: {incomplete(shard)}")
+    changed, lost = spelled(inputs.config, inputs.binary)
+    for note in changed:
+        message(f"note: {note}")
+    for note in lost:
+        message(f"warning: {note}; it is passed as typed")
     budget = estimate(
         inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build, overhead=inputs.overhead
     )
@@ -47,6 +53,8 @@ def show(run: Run) -> None:
         emit("")
         for line in table([[MARKS[check.ok], check.check, check.evidence] for check in run.checks]):
             emit(line)
+    for pause in run.pauses:
+        emit(f"nothing was printed for {pause.seconds:.1f} s after line {pause.line}, during {pause.phase.value}")
     if run.buffers:
         emit("")
         rows = [[b.name, b.kind, format_bytes(b.bytes)] for b in run.buffers]

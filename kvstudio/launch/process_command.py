@@ -78,6 +78,15 @@ def config_to_test(config: LaunchConfig, binary: Binary | None, port: int) -> La
     return changes
 
 
+def spelled(config: LaunchConfig, binary: Binary | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is written otherwise for this binary, and what it has no option for and will refuse; a sentence each."""
+    if binary is None:
+        return (), ()
+    kept = replace(config, layout=tuple(arg for arg in config.layout if not _left_out(arg)))
+    translated = for_binary(kept, binary)
+    return (() if translated.lost else translated.notes), translated.lost
+
+
 def argv_to_test(config: LaunchConfig, binary: Binary | None, prompt: str, n_predict: int) -> tuple[str, ...]:
     """The words to start, the binary's own path first; a program that is no server gets its prompt here."""
     argv = build_argv(config)

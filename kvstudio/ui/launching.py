@@ -18,6 +18,7 @@ from kvstudio.runlog.values import LogLine
 from kvstudio.ui.panels.run_panel import RunPanel
 from kvstudio.ui.panels.run_values import comparison_rows
 from kvstudio.ui.store import Store
+from kvstudio.ui.text import tr
 from kvstudio.verify.options import LaunchOptions
 from kvstudio.verify.values import Run
 from kvstudio.work import task
@@ -31,10 +32,11 @@ _KEPT_LINES = 200_000
 
 
 class Launching(QObject):
-    """`running_changed` when a launch begins or is over, `failed` with a KvStudioError that is worth a banner."""
+    """`running_changed` when a launch begins or is over; for the banner `failed` (KvStudioError), `noted` (str)."""
 
     running_changed = Signal(bool)
     failed = Signal(object)
+    noted = Signal(str)
 
     def __init__(
         self,
@@ -92,10 +94,22 @@ class Launching(QObject):
         assert case.model is not None
         self._number, self._lines, self._budget = number, [], case.budget
         options = replace(self.options, number=number, log_dir=folder)
+        self._say_spellings(case)
         totals = tuple((d.name, d.total_bytes) for d in case.chosen_devices)
         self._panel.show_running(number, has_recurrent(case), case.model.name, totals)
         if self.worker.start(case.config, case.binary, options, case.budget, case.machine):
             self.running_changed.emit(True)
+
+    def _say_spellings(self, case: Case) -> None:
+        """Settings that this program knows by other names, or not at all."""
+        from kvstudio.launch.process_command import spelled
+
+        changed, lost = spelled(case.config, case.binary)
+        if lost:
+            hint = tr("It is passed as typed, so the program itself will refuse it.")
+            self.failed.emit(KvStudioError("; ".join(lost), hint))
+        elif changed:
+            self.noted.emit("; ".join(changed))
 
     def _on_lines(self, lines: tuple[LogLine, ...]) -> None:
         self._lines.extend(lines)

@@ -129,6 +129,7 @@ class MainWindow(QMainWindow):
         bar.fix_requested.connect(self.windows.fix)
         bar.report_requested.connect(self.windows.report)
         bar.history_requested.connect(self.windows.history)
+        bar.options_requested.connect(self.windows.launch_options)
         empty.open_requested.connect(self.ask_open)
         empty.paste_requested.connect(self.paste)
         empty.sample_requested.connect(self.try_sample)
@@ -159,6 +160,7 @@ class MainWindow(QMainWindow):
                 key="discover",
             )
         self.empty.show_sample(sample.is_available())
+        task.run(background.import_work_page, done=lambda _: None, failed=lambda _: None, key="import")
         # By the time a file is chosen, the page it needs is there.
         QTimer.singleShot(_BUILD_AHEAD_MS, lambda: self.work if not self._shut else None)
 

@@ -3,12 +3,25 @@
 import json
 import time
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from PySide6.QtCore import QByteArray, QSettings
 
 from kvstudio.ui.theme import Scheme
+from kvstudio.verify.options import LaunchOptions
 
 _MOST_RECENT = 20
+_WEEK_S = 7 * 24 * 3600.0
+#: Options of a launch that are a person's habit: type, least and most.
+_OPTIONS: dict[str, tuple[Any, float, float]] = {
+    "prompt": (str, 0, 0),
+    "n_predict": (int, 1, 10_000),
+    "repeat": (int, 0, 10_000),
+    "concurrent": (int | None, 0, 256),
+    "fill_context": (int | float, 0, 1),
+    "timeout_s": (int | float | None, 1, _WEEK_S),
+    "phase_timeout_s": (int | float | None, 1, _WEEK_S),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +69,20 @@ class Preferences:
     def geometry(self, value: QByteArray) -> None:
         self._settings.setValue("geometry", value)
 
+    @property
+    def launch_options(self) -> LaunchOptions:
+        """How test launches ask and wait; what is damaged counts as not set."""
+        try:
+            kept = json.loads(str(self._settings.value("launchOptions", "{}")))
+            return read_options(kept)
+        except (ValueError, TypeError, AttributeError):
+            return LaunchOptions()
+
+    @launch_options.setter
+    def launch_options(self, options: LaunchOptions) -> None:
+        kept = {name: getattr(options, name) for name in _OPTIONS}
+        self._settings.setValue("launchOptions", json.dumps(kept))
+
     def recent(self) -> tuple[RecentItem, ...]:
         """Newest first."""
         try:
@@ -81,6 +108,18 @@ class Preferences:
 
     def _keep(self, items: list[RecentItem]) -> None:
         self._settings.setValue("recent", json.dumps([asdict(item) for item in items]))
+
+
+def read_options(kept: dict[str, Any]) -> LaunchOptions:
+    """Options from plain values; one of a wrong type or out of its range takes the default."""
+    usual = LaunchOptions()
+    found: dict[str, Any] = {}
+    for name, (kinds, least, most) in _OPTIONS.items():
+        value = kept.get(name, getattr(usual, name))
+        ranged = isinstance(value, int | float) and not isinstance(value, bool)
+        fits = isinstance(value, kinds) and not isinstance(value, bool) and (not ranged or least <= value <= most)
+        found[name] = value if fits else getattr(usual, name)
+    return LaunchOptions(**found)
 
 
 def when(then: float, now: float) -> str:

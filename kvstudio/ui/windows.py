@@ -13,6 +13,7 @@ from kvstudio.errors import KvStudioError
 from kvstudio.oracle.values import OracleResult
 from kvstudio.ui import background, dialogs
 from kvstudio.ui.text import tr
+from kvstudio.verify.options import LaunchOptions
 from kvstudio.work import task
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ class Windows(QObject):
         """The filled report with the chart as it is on screen."""
         from kvstudio.ui.report_dialog import ReportDialog
 
-        dialog = ReportDialog(self._store.case, self._window)
+        case, walk = self._store.case, self._walk
+        mine = walk is not None and walk.attempts and walk.world.model is case.model
+        dialog = ReportDialog(case, self._window, walk=walk if mine else None)
         dialog.show_picture(self._chart_picture())
         self.open(dialog)
 
@@ -86,6 +89,20 @@ class Windows(QObject):
         data.open(QBuffer.OpenModeFlag.WriteOnly)
         self._window.work.chart.grab().save(data, "PNG")
         return bytes(data.data().data())
+
+    def launch_options(self) -> None:
+        """How a test launch asks and waits, below its button; remembered."""
+        from kvstudio.ui.widgets_run.options_popover import OptionsPopover
+
+        popover = OptionsPopover(self._window)
+        popover.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        popover.show_options(self._window.work.launching.options)
+        popover.edited.connect(self._on_options)
+        popover.open_below(self._window.toolbar.launch_button)
+
+    def _on_options(self, options: LaunchOptions) -> None:
+        self._window.work.launching.options = options
+        self._window.preferences.launch_options = options
 
     def history(self, chosen: tuple[int, ...] = ()) -> None:
         """Kept runs; two chosen ones side by side."""

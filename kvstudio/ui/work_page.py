@@ -58,6 +58,7 @@ class WorkPage(QWidget):
         self._context = task.Latest(evolving.context_view, self.chart.show_context, self._banner.show_error)
         self.launching = Launching(self._store, self.run_panel, history_folder(), parent=self)
         self._wire(window)
+        self.launching.options = window.preferences.launch_options
         self.launching.recall()
 
     def _build(self) -> None:
@@ -133,6 +134,7 @@ class WorkPage(QWidget):
         run.height_changed.connect(self._share_height)
         self.launching.running_changed.connect(window.on_running)
         self.launching.failed.connect(self._banner.show_error)
+        self.launching.noted.connect(self._banner.show_note)
 
     def show_case(self, old: Case | None, new: Case) -> None:
         """Draw what differs from `old`; everything when there is none."""

@@ -87,6 +87,7 @@ class _Launch:
         self._cancel, self._budget, self._machine = cancel, budget, machine
         self._port = process_command.free_port()
         self._tested = process_command.config_to_test(config, binary, self._port)
+        self._spelled, self._lost = process_command.spelled(config, binary)
         self._has_server = process_command.is_server(binary, config)
         self._argv = process_command.argv_to_test(self._tested, binary, options.prompt, options.n_predict)
         self._log_path = _log_path(options.log_dir)
@@ -210,6 +211,9 @@ class _Launch:
             overhead=memory.learned_overhead(self._used_before, counted_peak, buffers),
             prompts=_prompts(talk),
             answer=talk.first.text if talk.first else "",
+            pauses=self._watch.pauses(),
+            spelled=self._spelled,
+            lost=self._lost,
         )
 
     def _last_sample(self, end: ProcessEnd) -> MemorySample:

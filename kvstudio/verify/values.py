@@ -57,13 +57,25 @@ class MemorySample:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """No line came for `seconds` after line `line`, `at_s` after the start, in a phase that allocates or fills."""
+
+    line: int
+    at_s: float
+    seconds: float
+    phase: Phase
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One test launch, finished. `number` counts runs of a case; `log_path` is the kept log.
 
     `phases`: each phase that began with `done` or `failed`, in order, and `phase_times` when it began, in seconds after
     the start. `peak`: largest sample per device. `counted`: devices whose samples come from a driver's counter.
     `overhead`: memory of such a device that no printed buffer explains, None where it is not known. `prompts`: every
-    request as (kind, ok, seconds, what came back). `message` is the system's word, `says` one sentence for a person.
+    request as (kind, ok, seconds, what came back). `pauses`: where the log stood still while memory was being filled.
+    `spelled`: settings written otherwise for this binary; `lost`: those it has no option for. `message` is the
+    system's word, `says` one sentence for a person.
     """
 
     number: int
@@ -92,3 +104,6 @@ class Run:
     overhead: tuple[tuple[str, int | None], ...] = ()
     prompts: tuple[tuple[str, bool, float, str], ...] = ()
     answer: str = ""
+    pauses: tuple[Pause, ...] = ()
+    spelled: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from kvstudio.runlog.lines import LineReader
 from kvstudio.runlog.parse import LogParser
 from kvstudio.runlog.values import LogEvent, LogLine, Phase, PhaseReached
 from kvstudio.verify.printed import PrintedBuffers
-from kvstudio.verify.values import PrintedBuffer
+from kvstudio.verify.values import Pause, PrintedBuffer
 
 _T = TypeVar("_T")
 
@@ -26,6 +26,12 @@ PHASE_NAMES = {
     Phase.GENERATE: "the first answer",
     Phase.REPEAT: "the repeated answers",
 }
+
+
+#: Phases in which memory is allocated and filled, and how long a silence there is worth telling, in seconds.
+ALLOCATING = (Phase.FIT, Phase.WEIGHTS, Phase.KV, Phase.RS, Phase.COMPUTE, Phase.WARMUP)
+PAUSE_S = 1.0
+_MOST_PAUSES = 100
 
 
 class BothEnds(Generic[_T]):
@@ -62,6 +68,8 @@ class Watch:
         self._new_lines: list[LogLine] = []
         self._new_phases: list[tuple[Phase, str, float]] = []
         self._on_phase_began = on_phase_began
+        self._last_line: tuple[int, float] | None = None
+        self._pauses: list[Pause] = []
 
     @property
     def seconds(self) -> float:
@@ -108,6 +116,11 @@ class Watch:
         with self._lock:
             return self._events.all()
 
+    def pauses(self) -> tuple[Pause, ...]:
+        """Where no line came for a while although memory was at work."""
+        with self._lock:
+            return tuple(self._pauses)
+
     def buffers(self) -> tuple[PrintedBuffer, ...]:
         with self._lock:
             return self._printed.buffers
@@ -126,7 +139,19 @@ class Watch:
         with self._lock:
             return max(self._phases, key=_ORDER.__getitem__, default=None)
 
+    def _note_pause(self, lines: tuple[LogLine, ...]) -> None:
+        if not lines:
+            return
+        now = self.seconds
+        phase = max(self._phases, key=_ORDER.__getitem__, default=None)
+        if self._last_line is not None and phase in ALLOCATING and len(self._pauses) < _MOST_PAUSES:
+            number, at = self._last_line
+            if now - at >= PAUSE_S:
+                self._pauses.append(Pause(number, at, now - at, phase))
+        self._last_line = lines[-1].number, now
+
     def _add(self, lines: tuple[LogLine, ...]) -> list[Phase]:
+        self._note_pause(lines)
         events = self._parser.feed(lines)
         self._lines.extend(lines)
         self._new_lines.extend(lines)

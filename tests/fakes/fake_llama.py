@@ -7,6 +7,7 @@ Everything is steered by variables, so that the command line stays one that a re
 FAKE_LLAMA_LOG          log file to replay on stderr instead of the built-in one
 FAKE_LLAMA_LINE_DELAY   seconds between lines (0)
 FAKE_LLAMA_EXIT         exit with this code after the replay
+FAKE_LLAMA_SILENCE      `LINE:SECONDS`, print nothing for so long after that line of the replay
 FAKE_LLAMA_SIGNAL       raise this signal number after the replay
 FAKE_LLAMA_HANG         sleep for ever after that many lines of the replay
 FAKE_LLAMA_IGNORE_TERM  ignore SIGTERM and SIGINT
@@ -117,11 +118,14 @@ def replay():
             lines = file.readlines()
     else:
         lines = built_in_log()
+    silence = os.environ.get("FAKE_LLAMA_SILENCE", "").split(":") if os.environ.get("FAKE_LLAMA_SILENCE") else None
     delay, hang = number("LINE_DELAY", 0.0), number("HANG")
     for i, line in enumerate(lines):
         if hang is not None and i >= hang:
             break
         os.write(2, line)
+        if silence and i + 1 == int(silence[0]):
+            time.sleep(float(silence[1]))
         if delay:
             time.sleep(delay)
     if hang is not None:

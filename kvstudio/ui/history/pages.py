@@ -1,14 +1,23 @@
 """What is shown of chosen runs: nothing, one in full, two side by side."""
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QFrame,
+    QGridLayout,
+    QHBoxLayout,
+    QHeaderView,
+    QScrollArea,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from kvstudio.case.history import Comparison, Entry
 from kvstudio.launch.argv import format_command
 from kvstudio.ui import theme
 from kvstudio.ui.history import words
 from kvstudio.ui.history.models import WordsModel
-from kvstudio.ui.panels.run_values import clock
+from kvstudio.ui.panels.run_values import clock, notes_of
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Space, Step, Weight
 from kvstudio.ui.widgets.basic import Chip, Icon, Label, SectionLabel, Surface
@@ -46,7 +55,11 @@ def _table(model: WordsModel, name: str, title: str) -> QuietTable:
     return table
 
 
-def _fit(table: QuietTable, shown: bool) -> None:
+def _fit(table: QuietTable, shown: bool, stretched: int | None = None) -> None:
+    header = table.horizontalHeader()
+    if stretched is not None and header.count() > stretched:
+        header.setStretchLastSection(False)
+        header.setSectionResizeMode(stretched, QHeaderView.ResizeMode.Stretch)
     table.setFixedHeight(table.sizeHint().height())
     table.setVisible(shown)
 
@@ -104,11 +117,12 @@ class RunPage(QWidget):
         reached = tr("reached {}").format(run.reached.value) if run.reached else ""
         parts = (words.when(entry), clock(run.seconds), reached, words.binary_title(entry), entry.note)
         self._about.setText(", ".join(part for part in parts if part))
-        self._says.setText(run.says or run.message or words.outcome_words(run.outcome))
+        ended = run.says or run.message or words.outcome_words(run.outcome)
+        self._says.setText("\n".join((ended, *notes_of(run))))
         self._show_checks(entry)
         rows = words.run_rows(entry)
         self.sizes.show_rows(rows)
-        _fit(self._table, bool(rows))
+        _fit(self._table, bool(rows), 1)
         self._sizes_title.setVisible(bool(rows))
         self._command.setText(format_command(run.config, mask_secrets=True))
 
@@ -199,7 +213,7 @@ class ComparePage(QWidget):
         estimated, printed = tr("{} estimated"), tr("{} printed")
         heads = (estimated.format(one), printed.format(one), estimated.format(two), printed.format(two))
         self.sizes.show_rows(sizes, (tr("Device"), tr("Buffer"), *heads, tr("Difference")))
-        _fit(self._sizes, bool(sizes))
+        _fit(self._sizes, bool(sizes), 1)
         self._no_sizes.setVisible(not sizes)
         for (name, chip, says), entry in zip(self._ends, (found.before, found.after), strict=True):
             name.setText(tr("Run {}").format(entry.number))

@@ -42,13 +42,13 @@ def outcome_words(outcome: RunOutcome) -> str:
 
 
 def detail(entry: Entry) -> str:
-    """The line under a run's name: `Verified after 12 s, n_ctx 4096, llama-server b10434`."""
+    """The line under a run's name: `Verified after 12 s, b10434, n_ctx 4096`."""
     run = entry.run
     took = tr("{} after {}").format(outcome_words(run.outcome), f"{run.seconds:.0f} s")
     if run.outcome is RunOutcome.COULD_NOT_START:
         took = outcome_words(run.outcome)
-    n_ctx = run.config.n_ctx
-    parts = (took, f"n_ctx {n_ctx}" if n_ctx else "", binary_title(entry))
+    n_ctx, build = run.config.n_ctx, run.binary.build if run.binary else None
+    parts = (took, f"b{build}" if build else "", f"n_ctx {n_ctx}" if n_ctx else "")
     return ", ".join(part for part in parts if part)
 
 
@@ -58,8 +58,10 @@ def binary_title(entry: Entry) -> str:
 
 
 def when(entry: Entry) -> str:
-    """`30 Nov 23:10`, in the person's own time."""
-    day = time.localtime(entry.run.started_at)
+    """`23:10` of today, else `30 Nov 23:10`, in the person's own time."""
+    day, now = time.localtime(entry.run.started_at), time.localtime()
+    if day[:3] == now[:3]:
+        return time.strftime("%H:%M", day)
     return f"{day.tm_mday} {time.strftime('%b %H:%M', day)}"
 
 

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLay
 from kvstudio.diagnose.values import Diagnosis
 from kvstudio.runlog.values import LogLine, Phase
 from kvstudio.ui.panels.run_log_page import RunLogPage
-from kvstudio.ui.panels.run_values import ComparisonRow, clock, fill_phases, marks_of, phases_of
+from kvstudio.ui.panels.run_values import ComparisonRow, clock, fill_phases, marks_of, notes_of, phases_of
 from kvstudio.ui.text import gib, tr
 from kvstudio.ui.theme import Size, Space, Step, Weight
 from kvstudio.ui.widgets.basic import (
@@ -29,6 +29,7 @@ from kvstudio.ui.widgets_run.checks_page import ChecksPage
 from kvstudio.ui.widgets_run.comparison_table import ComparisonPage
 from kvstudio.ui.widgets_run.phase_strip import Figure, PhaseStrip, phase_name
 from kvstudio.verify.values import MemorySample, Run, RunOutcome
+from kvstudio.verify.watch import ALLOCATING, PAUSE_S
 
 _IDLE_HEIGHT = 148
 _OPEN_HEIGHT = 372
@@ -64,6 +65,7 @@ class RunPanel(QWidget):
         self._opened = False
         self._folded = self._unfolded = False
         self._elapsed = QElapsedTimer()
+        self._quiet = QElapsedTimer()
         self._ticker = QTimer(self)
         self._ticker.setInterval(_CLOCK_MS)
         self._ticker.timeout.connect(self._on_tick)
@@ -158,6 +160,7 @@ class RunPanel(QWidget):
         self._run, self._number, self._has_rs = None, number, has_rs
         self._heard = {}
         self._elapsed.start()
+        self._quiet.start()
         self._ticker.start()
         self.log.start()
         self.log.running.start(title or tr("Run {}").format(number), {n: t for n, t in totals if t})
@@ -169,6 +172,7 @@ class RunPanel(QWidget):
 
     def append_lines(self, lines: Sequence[LogLine]) -> None:
         """More of the running launch's log."""
+        self._quiet.start()
         self.log.append(lines)
 
     def show_phase(self, phase: Phase, state: str, at_s: float = 0.0) -> None:
@@ -200,7 +204,8 @@ class RunPanel(QWidget):
         started = run.outcome in (RunOutcome.VERIFIED, RunOutcome.STARTED) and bool(run.checks)
         self.strip.show_phases(phases_of(run, has_rs))
         self.strip.show_figures(_figures_of(run))
-        self.log.card.show_diagnosis(run.diagnosis, run.says or run.message, try_first, can_fix=not _is_verified(run))
+        says, notes = run.says or run.message, notes_of(run)
+        self.log.card.show_diagnosis(run.diagnosis, says, try_first, can_fix=not _is_verified(run), notes=notes)
         self._show_top(self.strip)
         self._stack.setCurrentWidget(self._content)
         self.checks.show_run(run, compare_with)
@@ -266,7 +271,9 @@ class RunPanel(QWidget):
         self.strip.show_phases(phases)
         now = next((p.phase for p in phases if p.state == "running"), None)
         if now is not None and self._heard:
-            self.log.running.show_now(_doing(now))
+            quiet_s = self._quiet.elapsed() / 1000 if now in ALLOCATING else 0.0
+            pause = tr(", no line for {} s").format(int(quiet_s)) if quiet_s >= PAUSE_S else ""
+            self.log.running.show_now(_doing(now) + pause)
         self._show_figures()
 
     def _show_figures(self) -> None:
@@ -318,9 +325,8 @@ class _IdlePage(Surface):
         self._head = QWidget()
         head = QHBoxLayout(self._head)
         head.setContentsMargins(0, 0, 0, 0)
-        head.setSpacing(Space.S)
+        head.setSpacing(Space.XS + 2)
         self.toggle = icon_button("chevron-right", tr("Show the run area"), name="unfoldRun")
-        self.toggle.setFixedSize(20, 20)
         self.toggle.hide()
         self._none = Label(tr("none yet"), Step.SMALL, role="muted")
         self._none.hide()
@@ -372,7 +378,7 @@ class _IdlePage(Surface):
         """The heading only, with a chevron that opens the rest."""
         for part, shown in ((self._card, not folded), (self._none, folded), (self.toggle, folded)):
             show(part, shown)
-        left = Space.M if folded else Space.L
+        left = Space.XS + 2 if folded else Space.L
         self._layout.setContentsMargins(left, 0 if folded else 10, Space.L, 0 if folded else Space.L)
 
 

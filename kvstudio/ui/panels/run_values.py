@@ -6,10 +6,12 @@ from kvstudio.budget.values import Budget, BufferKind
 from kvstudio.diagnose.values import Diagnosis, Outcome
 from kvstudio.runlog.values import Phase
 from kvstudio.ui.models.log_model import Mark
+from kvstudio.ui.text import tr
 from kvstudio.ui.widgets_run.phase_strip import PhaseState
 from kvstudio.units import MIB
 from kvstudio.verify.compare import HOST, compare
 from kvstudio.verify.values import Run, RunOutcome
+from kvstudio.verify.watch import PHASE_NAMES
 
 #: The order of a launch; the recurrent state only for models that keep one.
 PHASES = (
@@ -135,3 +137,15 @@ def line_range(lines: tuple[int, ...]) -> str:
         return ""
     first, last = min(lines), max(lines)
     return str(first) if first == last else f"{first}–{last}"
+
+
+def notes_of(run: Run) -> tuple[str, ...]:
+    """What a launch did otherwise than typed, and where its log stood still."""
+    lost = tuple(tr("{}; it was passed as typed").format(note) for note in run.lost)
+    pauses = tuple(
+        tr("Nothing was printed for {} s after line {}: {}").format(
+            f"{pause.seconds:.1f}", pause.line, PHASE_NAMES.get(pause.phase, pause.phase.value)
+        )
+        for pause in run.pauses
+    )
+    return (*lost, *run.spelled, *pauses)

@@ -29,6 +29,7 @@ class ToolBar(Surface):
     fix_requested = Signal()
     report_requested = Signal()
     history_requested = Signal()
+    options_requested = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent=parent)
@@ -56,6 +57,8 @@ class ToolBar(Surface):
         )
         self.launch_button = push_button(tr("Test launch"), "play", primary=False, name="launchButton")
         self.launch_button.clicked.connect(self._on_launch)
+        self.options_button = icon_button("settings", tr("Options of the test launch"), name="launchOptionsButton")
+        self.options_button.clicked.connect(lambda _=False: self.options_requested.emit())
         self.fix_button = self._tool("wrench", tr("Fix…"), "fixButton", self.fix_requested.emit)
         self.report_button = self._tool("file", tr("Report…"), "reportButton", self.report_requested.emit)
         self.help_button = icon_button("help", tr("Help and menu"), name="helpButton")
@@ -71,7 +74,8 @@ class ToolBar(Surface):
             (self.binary_box, Space.S + 2),
             (self._separator(), Space.L - 1),
             (self.check_button, Space.L + 2),
-            (self.launch_button, Space.M - 1),
+            (self.launch_button, Space.XS),
+            (self.options_button, Space.S),
             (self.fix_button, Space.XXL - 2),
             (self.report_button, 0),
         ):
@@ -130,6 +134,7 @@ class ToolBar(Surface):
         self.fix_button.setEnabled(has_model and not running)
         self.report_button.setEnabled(has_log and not running)
         self.binary_box.setEnabled(not running)
+        self.options_button.setEnabled(not running)
         self.launch_button.setText(tr("Stop") if running else tr("Test launch"))
         self.launch_button.setProperty("iconName", "stop" if running else "play")
         make_primary(self.launch_button, primary and has_model and has_binary and not running)

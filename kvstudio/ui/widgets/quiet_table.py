@@ -1,7 +1,7 @@
 """A table in the look of the window: hairlines instead of a grid, quiet headings, rows that can be copied."""
 
 from PySide6.QtCore import QEvent, QModelIndex, QPersistentModelIndex, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPainter, QPalette
+from PySide6.QtGui import QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence, QPainter, QPalette
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
@@ -47,6 +47,12 @@ class _Header(QHeaderView):
 
     def sizeHint(self) -> QSize:
         return QSize(super().sizeHint().width(), ROW_HEIGHT)
+
+    def sectionSizeFromContents(self, logical: int) -> QSize:
+        # Painted bolder than the style would measure it.
+        words = str(self.model().headerData(logical, self.orientation(), Qt.ItemDataRole.DisplayRole) or "")
+        wide = QFontMetrics(theme.font(Step.SMALL, Weight.DemiBold)).horizontalAdvance(words)
+        return QSize(wide + 2 * (_AIR + 4), ROW_HEIGHT)
 
     def paintSection(self, painter: QPainter, box: QRect, section: int) -> None:
         current = Theme.current()

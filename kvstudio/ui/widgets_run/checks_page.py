@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from kvstudio.ui import theme
-from kvstudio.ui.panels.run_values import line_range
+from kvstudio.ui.panels.run_values import line_range, notes_of
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Space, Step, Weight
 from kvstudio.ui.widgets.basic import (
@@ -97,6 +97,7 @@ class ChecksPage(Surface):
         head.addWidget(self._icon)
         head.addWidget(self._title)
         head.addStretch(1)
+        self._notes = Label(step=Step.SMALL, role="muted", wrap=True)
         self._list = QVBoxLayout()
         self._list.setSpacing(0)
         self.copy_button = push_button(tr("Copy command"), "copy", primary=True, name="checksCopy")
@@ -119,6 +120,8 @@ class ChecksPage(Surface):
         layout.addLayout(head)
         layout.addSpacing(6)
         layout.addLayout(self._list)
+        layout.addSpacing(Space.S)
+        layout.addWidget(self._notes)
         layout.addStretch(1)
         layout.addWidget(Rule())
         layout.addSpacing(Space.S)
@@ -145,6 +148,9 @@ class ChecksPage(Surface):
             row.line_requested.connect(self.line_requested)
             self._rows.append(row)
             self._list.addWidget(row)
+        notes = notes_of(run)
+        self._notes.setText("\n".join(notes))
+        self._notes.setVisible(bool(notes))
         self._compare_with = compare_with
         self.compare_button.setVisible(compare_with is not None)
         self.compare_button.setText(tr("Compare with run {}").format(compare_with))
@@ -152,6 +158,11 @@ class ChecksPage(Surface):
     @property
     def rows(self) -> tuple[CheckRow, ...]:
         return tuple(self._rows)
+
+    @property
+    def notes(self) -> str:
+        """What else there is to say about the launch."""
+        return self._notes.text()
 
     @property
     def title(self) -> str:

@@ -113,15 +113,24 @@ class DiagnosisCard(Surface):
         layout.addLayout(buttons)
 
     def show_diagnosis(
-        self, diagnosis: Diagnosis | None, says: str = "", try_first: str = "", can_fix: bool = True
+        self,
+        diagnosis: Diagnosis | None,
+        says: str = "",
+        try_first: str = "",
+        can_fix: bool = True,
+        notes: tuple[str, ...] = (),
     ) -> None:
-        """The card of a diagnosis; `says` is the sentence where there is none. `try_first`: the first fix's title."""
+        """The card of a diagnosis; `says` is the sentence where there is none. `try_first`: the first fix's title.
+
+        `notes`: what else there is to say about the launch.
+        """
         self._show_chip(diagnosis)
         self._title.setText(diagnosis.title if diagnosis is not None and diagnosis.title else tr("No cause found"))
         sentence = diagnosis.summary if diagnosis is not None else says
         self._sentence.setText(sentence or says or tr("No line of the log says why."))
         self._show_evidence(diagnosis.evidence if diagnosis is not None else ())
         missing = list(diagnosis.missing) + list(diagnosis.notes) if diagnosis is not None else []
+        missing += notes
         self._missing.setText("\n".join(missing))
         self._missing.setVisible(bool(missing))
         self._try_first.setText(tr("Try first: {}").format(_lower_first(try_first)) if try_first else "")
