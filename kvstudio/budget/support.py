@@ -22,6 +22,8 @@ _CUDA_NO_ROWS = frozenset({34, 35, 15, 9})
 _MAMBA2_STATES = {"Vulkan": (128, 256), "CUDA": (96, 128, 256), "ROCm": (96, 128, 256), "MUSA": (96, 128, 256)}
 _FLOAT = 4
 _PROBE_COLUMNS = 512  # llama.cpp probes a matrix with so many columns
+_PROBE_SEQUENCES = 3  # and a state-space step with so many sequences of that many tokens
+_WKV6_PROBE_BYTES = 4 * 123**4  # the state RWKV 6's step is probed with, whatever the model
 
 
 def device_takes(trait: BackendTraits, op: str, tensor: TensorInfo, model: ModelInfo) -> bool:
@@ -39,7 +41,15 @@ def device_takes(trait: BackendTraits, op: str, tensor: TensorInfo, model: Model
 
 
 def _largest(op: str, tensor: TensorInfo, model: ModelInfo) -> int:
-    """Bytes of the largest tensor of the probe: the weight, its input or its result."""
+    """Bytes of the largest tensor of the probe: the weight, its input, its result or its state."""
+    if op == "RWKV_WKV6":
+        return max(tensor.n_bytes, _WKV6_PROBE_BYTES)
+    if op == "SSM_CONV":
+        length = tensor.shape[0] - 1 + _PROBE_COLUMNS
+        return max(tensor.n_bytes, _FLOAT * length * prod(tensor.shape[1:2]) * _PROBE_SEQUENCES)
+    if op == "SSM_SCAN":
+        rows = _PROBE_COLUMNS + int(model.hparams["ssm_d_state"])
+        return max(tensor.n_bytes, _FLOAT * rows * int(model.hparams["ssm_d_inner"]) * _PROBE_SEQUENCES)
     columns = {"MUL_MAT": _PROBE_COLUMNS, "MUL_MAT_ID": _PROBE_COLUMNS * max(1, model.n_expert_used)}.get(op, 0)
     widest = max(tensor.shape[:2]) * prod(tensor.shape[2:] if op == "MUL_MAT" else ())
     return max(tensor.n_bytes, _FLOAT * widest * columns)

@@ -1,5 +1,6 @@
 """A model's tensors by the layer they belong to, worked out once per model."""
 
+import re
 from dataclasses import dataclass
 
 from kvstudio.budget import builds
@@ -9,6 +10,18 @@ from kvstudio.model.architectures import Architecture, Mtp, Output
 from kvstudio.model.values import ModelInfo
 
 _ROPE_NAMES = frozenset({"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"})
+#: Of a skipped MTP block, what the loader creates all the same, without the block's name.
+_MTP_HEAD = r"nextn\.(embed_tokens|shared_head_head|shared_head_norm)\.weight"
+_MTP_FFN = r"ffn_((gate|down|up)(_shexp)?|gate_inp|down_exps|{})\.weight"
+_MTP_KEPT = {
+    "deepseek32": re.compile(r"exp_probs_b\.bias"),
+    "glm-dsa": re.compile(r"exp_probs_b\.bias"),
+    "cohere2moe": re.compile(_MTP_HEAD),
+    "hy_v3": re.compile(rf"{_MTP_HEAD}|exp_probs_b|{_MTP_FFN.format('(gate|up|gate_up)_exps')}"),
+    "step35": re.compile(
+        rf"{_MTP_HEAD}|exp_probs_b\.bias|attn_(q_norm|k_norm|gate)\.weight|{_MTP_FFN.format('(gate|up)_exps')}"
+    ),
+}
 _EMBEDDING, _HEAD = "token_embd.weight", "output.weight"
 
 
@@ -89,7 +102,8 @@ def _is_mtp(model: ModelInfo, row: Row) -> bool:
     block = row.role.block
     if block is None or block < model.n_layer:
         return False
-    return not (model.architecture == "glm-dsa" and row.tensor.name.endswith("exp_probs_b.bias"))
+    kept = _MTP_KEPT.get(model.architecture)
+    return kept is None or kept.fullmatch(row.tensor.name.split(".", 2)[-1]) is None
 
 
 def _tied(model: ModelInfo, rule: Architecture) -> Row | None:

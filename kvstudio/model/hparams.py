@@ -295,10 +295,10 @@ def _read_cache(name: str, rule: Architecture, hp: HParams, keys: Keys) -> None:
     hp.extra["indexer_full"] = _indexer_layers(name, hp, keys)
     _read_kpool(name, hp, keys)
     hp.extra["n_layer_kv_from_start"] = _kv_from_start(name, hp, keys)
-    hp.has_kv = tuple(_owns_kv(name, hp, il) for il in range(hp.n_layer_all))
+    hp.has_kv = tuple(_owns_kv(name, rule, hp, il) for il in range(hp.n_layer_all))
 
 
-def _owns_kv(name: str, hp: HParams, il: int) -> bool:
+def _owns_kv(name: str, rule: Architecture, hp: HParams, il: int) -> bool:
     cache = hp.cache
     if cache in (CacheClass.NONE, CacheClass.RECURRENT, CacheClass.UNSUPPORTED) or name == "gemma4-assistant":
         return False
@@ -306,18 +306,20 @@ def _owns_kv(name: str, hp: HParams, il: int) -> bool:
     if 0 <= first <= il:
         return False
     if cache in (CacheClass.HYBRID, CacheClass.HYBRID_IDX):
-        return _hybrid_attention(name, hp, il)
+        return _hybrid_attention(rule.recurrent, name, hp, il)
     if name == "hy_v4" or cache in (CacheClass.MSA, CacheClass.DSV4) or hp.extra["router_layer"] >= 0:
         return True
     return il < hp.n_layer or hp.n_layer == 0
 
 
-def _hybrid_attention(name: str, hp: HParams, il: int) -> bool:
+def _hybrid_attention(rule: Recurrent, name: str, hp: HParams, il: int) -> bool:
+    """Layers with cells; only some hybrids leave out their MTP blocks."""
     if name == "falcon-h1":
         return True
-    if name in ("nemotron_h", "nemotron_h_moe"):
-        return not hp.is_recurrent[il] and hp.n_ff[il] == 0 and il < hp.n_layer
-    return not hp.is_recurrent[il] and il < hp.n_layer
+    if rule is Recurrent.NO_KV_HEADS_NO_FF:
+        return not hp.is_recurrent[il] and hp.n_ff[il] == 0
+    in_trunk = il < hp.n_layer or not (rule is Recurrent.INTERVAL or name == "glm5-next")
+    return not hp.is_recurrent[il] and in_trunk
 
 
 def _kv_from_start(name: str, hp: HParams, keys: Keys) -> int:
