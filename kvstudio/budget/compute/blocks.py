@@ -450,6 +450,8 @@ class Blocks(Graph):
     def gated(self, gate: Tensor, up: Tensor, act: str, limit: bool = False) -> Tensor:
         if act == "relu_sqr":
             return self.mul(self.op("SQR", self.unary(gate)), up)
+        if limit and self.r.arch == "deepseek4":
+            return self.glu(self.op("CLAMP", gate), self.op("CLAMP", up))
         if limit:
             up = self.op("CLAMP", up)
             return self.mul(self.op("CLAMP", self.unary(gate)), up)

@@ -26,7 +26,8 @@ class Compressed:
         self.rows = factor * ratio
         self.width = factor * head
         self.streams = r.config.n_parallel
-        blocks = g.nt // ratio + r.n_seqs
+        each = -(-g.nt // r.n_seqs // ratio)
+        blocks = g.nt // ratio + r.n_seqs if r.config.build >= MIXED_BATCH_SINCE else each * r.n_seqs
         persist = min(g.nt, self.rows * self.streams)
         rollback = r.config.n_rs_seq
         self.planes = self.streams * (1 + rollback)
@@ -68,7 +69,9 @@ class Dsv4Decoder(Decoder):
         self.low = r.whole("attention.output_lora_rank")
         self.hashed = r.whole("hash_layer_count")
         self.ratios = g.model.hparams["compress_ratios"]
-        self.fused = r.config.build >= MIXED_BATCH_SINCE
+        self.newer = r.config.build >= MIXED_BATCH_SINCE
+        #: The fused operations need support by every layer's device; of the earlier ones only the CPU had it.
+        self.fused = self.newer or not any(r.placement.layer_device[: g.n_layer])
         self.compressed: dict[str, Compressed] = {}
 
     # -- whole graph ---------------------------------------------------------------------------------------------
@@ -129,9 +132,18 @@ class Dsv4Decoder(Decoder):
         chosen = g.get_rows(g.need(il, "ffn_gate_tid2eid"), g.tokens) if hashed and g.tokens is not None else None
         out = g.moe(
             il, cur, norm_w=bool(g.r.key("expert_weights_norm")), scale=self.scales_experts(),
-            gating="sqrt_softplus", probs_b=not hashed, selected=chosen,
+            gating="sqrt_softplus", probs_b=not hashed, selected=chosen, limit=self.clamps(il, "swiglu_clamp_exp"),
         )  # fmt: skip
-        return g.add(out, g.ffn(il, cur, "silu", names="ffn_{}_shexp"))
+        up, gate, down = (g.need(il, f"ffn_{part}_shexp") for part in ("up", "gate", "down"))
+        limit = self.clamps(il, "swiglu_clamp_shexp") or self.clamps(il, "swiglu_clamp_exp")
+        return g.add(out, g.ffn_of(cur, "silu", up, None, None, gate, None, None, down, limit=limit))
+
+    def clamps(self, il: int, key: str) -> bool:
+        """Whether the activation is clamped by operations of its own, which later builds have merged with it."""
+        value = self.g.r.key(key)
+        if self.newer or value is None:
+            return False
+        return float(value[min(il, len(value) - 1)] if isinstance(value, tuple | list) else value) > 0
 
     # -- hyper-connections ---------------------------------------------------------------------------------------
 
@@ -207,6 +219,17 @@ class Dsv4Decoder(Decoder):
         pre = self.affine(mixes, g.top("output_hc_scale.weight"), g.top("output_hc_base.weight"))
         return self.weighted(x, g.scale(g.unary(pre)), fused=False)
 
+    # -- rotation ------------------------------------------------------------------------------------------------
+
+    def turned(self, x: Tensor, pos: Tensor, op: str = "ROPE") -> Tensor:
+        """The rotated rows; older builds rotate their ends and join them with the rest."""
+        g = self.g
+        if self.newer:
+            return g.make(op, x.type, x.ne, x, pos)
+        n = g.r.whole("rope.dimension_count")
+        end = g.view(x, (n, *x.ne[1:3]), x.nb[1:3])
+        return g.concat(g.view(x, (x.ne[0] - n, *x.ne[1:3]), x.nb[1:3]), g.make(op, x.type, end.ne, end, pos), 0)
+
     # -- attention -----------------------------------------------------------------------------------------------
 
     def attention(self, il: int, cur: Tensor) -> Tensor:
@@ -214,9 +237,9 @@ class Dsv4Decoder(Decoder):
         assert self.pos is not None and self.base is not None
         low = g.build_norm(g.mul_mat(g.need(il, "attn_q_a"), cur), g.w(il, "attn_q_a_norm"), None, "rms", il)
         q = g.reshape(g.mul_mat(g.need(il, "attn_q_b"), low), self.head, n_head, g.nt)
-        q = g.rope(g.rms_norm(q), self.pos)
+        q = self.turned(g.rms_norm(q), self.pos)
         kv = g.build_norm(g.mul_mat(g.need(il, "attn_kv"), cur), g.w(il, "attn_kv_a_norm"), None, "rms", il)
-        kv = g.rope(g.reshape(kv, self.head, 1, g.nt), self.pos)
+        kv = self.turned(g.reshape(kv, self.head, 1, g.nt), self.pos)
         ratio = self.ratios[il]
         if ratio == _CSA:
             self.compress(il, cur, self.compressed["csa"], "attn_compressor")
@@ -227,7 +250,7 @@ class Dsv4Decoder(Decoder):
         more = {_CSA: "csa", _HCA: "hca"}.get(ratio)
         out = self.attend_joined(il, q, kv, None if more is None else self.compressed[more], chosen)
         out = g.reshape(out, self.head, n_head, g.nt)
-        out = g.make("ROPE_BACK", out.type, out.ne, out, self.pos)
+        out = self.turned(out, self.pos, "ROPE_BACK")
         wide = self.head * n_head // self.groups
         out = g.permute(g.reshape(out, wide, self.groups, g.nt), 0, 2, 1, 3)
         out = g.permute(g.mul_mat(self.grouped_output(il, wide), out), 0, 2, 1, 3)
@@ -273,7 +296,7 @@ class Dsv4Decoder(Decoder):
         ids = g.view(
             chosen, (chosen.ne[0], chosen.ne[1], chosen.ne[3], 1), (*chosen.nb[1:3], chosen.ne[3] * chosen.nb[3])
         )
-        zeros = g.fill(g.new(F16 if g.r.flash_attn and self.fused else F32, 1, *ids.ne[:3]))
+        zeros = g.fill(g.new(F16 if g.r.flash_attn else F32, 1, *ids.ne[:3]))
         opened = g.set_rows(closed, zeros, ids)
         ne, nb = opened.ne, opened.nb
         return g.add(g.view(opened, (ne[1], ne[2], 1, ne[3]), (nb[2], nb[3], nb[3])), mask)
@@ -283,7 +306,7 @@ class Dsv4Decoder(Decoder):
         g, inp, heads, n = self.g, self.compressed["lid"], self.n_index, self.index_head
         assert self.pos is not None and inp.rot is not None
         q = g.reshape(g.mul_mat(g.need(il, "indexer.attn_q_b"), low), n, heads, g.nt)
-        q = g.rotate(g.rope(q, self.pos), inp.rot)
+        q = g.rotate(self.turned(q, self.pos), inp.rot)
         weights = g.scale(g.mul_mat(g.need(il, "indexer.proj"), cur))
         keys = self.cells(il, inp)
         streams = keys.ne[3]
@@ -317,7 +340,7 @@ class Dsv4Decoder(Decoder):
         source_score = g.concat(g.view(old_score, (inp.width, n), old_score.nb[1:2]), score, 1)
         pooled = self.overlapped if inp.overlap else self.plain
         comp = self.pooled(*pooled(inp, source_kv, source_score))
-        comp = g.rope(g.build_norm(comp, g.need(il, f"{names}_norm"), None, "rms", il), inp.write_pos)
+        comp = self.turned(g.build_norm(comp, g.need(il, f"{names}_norm"), None, "rms", il), inp.write_pos)
         if inp.rot is not None:
             comp = g.rotate(comp, inp.rot)
         cache = inp.cache(g, il)

@@ -153,8 +153,8 @@ class Reserve:
 
     @property
     def fused_indexer(self) -> bool:
-        """Newer builds take the fused indexer for granted, older ones ask the device, and none had it then."""
-        return self.config.build >= MIXED_BATCH_SINCE
+        """Newer builds take the fused indexer for granted, older ones ask the layers' devices: only the CPU had it."""
+        return self.config.build >= MIXED_BATCH_SINCE or not any(self.placement.layer_device[: self.model.n_layer])
 
     @property
     def mixed(self) -> bool:

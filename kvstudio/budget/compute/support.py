@@ -12,6 +12,8 @@ VULKAN_TENSOR_LIMIT = 2**32 - 1
 #: Builds from which Vulkan picks more than `OLD_TOP_K` values.
 LARGE_TOP_K_SINCE = 11000
 OLD_TOP_K = 1024
+#: Operations earlier builds had for the CPU alone.
+_NEWER_ON_VULKAN = frozenset({"LIGHTNING_INDEXER", "DSV4_HC_PRE", "DSV4_HC_COMB", "DSV4_HC_POST"})
 _VULKAN_ATTENTION_TYPES = frozenset({F32, F16, BF16, 8, 2, 3, 6, 7, 20})
 _MAMBA2_STATES = {"Vulkan": (128, 256), "CUDA": (96, 128, 256)}
 
@@ -31,7 +33,7 @@ def vulkan(node: Tensor) -> bool:
 
 
 def old_vulkan(node: Tensor) -> bool:
-    return vulkan(node) and not (node.op == "TOP_K" and node.ne[0] > OLD_TOP_K)
+    return node.op not in _NEWER_ON_VULKAN and vulkan(node) and not (node.op == "TOP_K" and node.ne[0] > OLD_TOP_K)
 
 
 def cuda(node: Tensor) -> bool:
