@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kvstudio.advise.choices import Choice
 from kvstudio.budget.values import Budget, BufferKind, DeviceBudget
 from kvstudio.devices.values import Device, DeviceSource
 from kvstudio.launch.config import LaunchConfig
@@ -78,6 +79,7 @@ class ContextView:
     cost_types: tuple[str, ...] = ()
     costs: tuple[Cost, ...] = ()
     weights_bytes: int = 0
+    choices: tuple[Choice, ...] = ()
 
 
 def axis_end(n_ctx_now: int, n_ctx_train: int) -> int:

@@ -15,7 +15,7 @@ from kvstudio.verify.values import Run, RunOutcome
 
 if TYPE_CHECKING:
     from kvstudio.advise.by_context import ContextView
-    from kvstudio.budget.fit import FitResult
+    from kvstudio.budget.fit_values import FitResult
 
 #: Changes after which the budget is another one.
 _BUDGET_INPUTS = frozenset(
@@ -95,6 +95,7 @@ def fit_of(case: Case) -> "FitResult | None":
 def context_view(case: Case) -> "ContextView":
     """Memory against context for the view of that name; some hundred estimates, so it is called in a task."""
     from kvstudio.advise.by_context import by_context
+    from kvstudio.advise.choices import choices
     from kvstudio.budget.estimate import estimate
 
     assert case.model is not None and case.budget is not None
@@ -111,7 +112,8 @@ def context_view(case: Case) -> "ContextView":
         used = case.chosen_devices if devices is None else devices
         return largest_n_ctx(model, config, used, host=host, build=build)
 
-    return by_context(at, case.config, case.budget, model.n_ctx_train, largest)
+    view = by_context(at, case.config, case.budget, model.n_ctx_train, largest)
+    return replace(view, choices=choices(at, case.config, case.budget, model.n_ctx_train))
 
 
 def build_of(case: Case) -> int | None:

@@ -116,6 +116,7 @@ class WorkPage(QWidget):
         self.settings.reset_requested.connect(store.reset_settings)
         self.chart.fix_applied.connect(store.apply_fix)
         self.chart.context_picked.connect(lambda n_ctx: store.edit({"n_ctx": n_ctx}))
+        self.chart.choice_picked.connect(store.edit)
         self.chart.fix_requested.connect(window.windows.fix)
         self.chart.why_requested.connect(window.windows.why)
         self.chart.view_changed.connect(lambda _: self._on_view())

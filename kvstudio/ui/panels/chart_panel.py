@@ -95,14 +95,15 @@ def source_words(budget: Budget, measured_in: str | None) -> tuple[str, str]:
 class ChartPanel(Surface):
     """Values in by `show_…`; wishes out by signals.
 
-    `fix_applied` carries a Fix, `context_picked` an n_ctx, `view_changed` one of BARS, TABLE, CONTEXT: the window then
-    computes what the view needs.
+    `fix_applied` carries a Fix, `context_picked` an n_ctx, `choice_picked` {field: value},
+    `view_changed` one of BARS, TABLE, CONTEXT: the window then computes what the view needs.
     """
 
     why_requested = Signal()
     fix_requested = Signal()
     fix_applied = Signal(object)
     context_picked = Signal(object)
+    choice_picked = Signal(object)
     view_changed = Signal(str)
     segment_hovered = Signal(object)
 
@@ -184,6 +185,7 @@ class ChartPanel(Surface):
         self.verdict.raise_requested.connect(lambda: self.show_view(CONTEXT))
         self.fixes.fix_applied.connect(self.fix_applied)
         self.context.context_picked.connect(self.context_picked)
+        self.context.choice_picked.connect(self.choice_picked)
         self.bars.segment_hovered.connect(self.segment_hovered)
 
     # values in

@@ -74,6 +74,8 @@ class EmptyPage(Surface):
         self.recent.chosen.connect(self.chosen)
         self._found_title = Label(tr("Found on this machine"), weight=Weight.DemiBold)
         self._found_count = Label(step=Step.SMALL, role="muted")
+        # As high as the link in the other heading, so that both lists begin in one line.
+        self._found_title.setMinimumHeight(self.clear.sizeHint().height())
         self.found = EntryList(tr("Looking in the usual folders…"))
         self.found.chosen.connect(self.chosen)
 

@@ -7,7 +7,8 @@ from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
 from kvstudio.advise.by_context import ContextView
 from kvstudio.ui import text
 from kvstudio.ui.theme import Step, Weight
-from kvstudio.ui.widgets.basic import ElidedLabel, Icon, Label, Rule, SectionLabel, push_button
+from kvstudio.ui.widgets.basic import ElidedLabel, Icon, Label, Rule, SectionLabel, push_button, show
+from kvstudio.ui.widgets.choice_chart import ChoiceChart
 from kvstudio.ui.widgets.context_chart import ContextChart
 from kvstudio.units import format_gib, format_room
 
@@ -101,9 +102,10 @@ def costs_grid(view: ContextView) -> _Grid:
 
 
 class ContextPage(QWidget):
-    """`show_context` in, `context_picked` (an n_ctx) out."""
+    """`show_context` in, `context_picked` (an n_ctx) and `choice_picked` ({field: value}) out."""
 
     context_picked = Signal(object)
+    choice_picked = Signal(object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -124,7 +126,25 @@ class ContextPage(QWidget):
         self._column.addSpacing(12)
         self._column.addWidget(self._rule)
         self._column.addSpacing(8)
+        self._place = QVBoxLayout()
+        self._column.addLayout(self._place)
+        self._choices = self._choice_area()
+        self._column.addWidget(self._choices)
         self.show_context(None)
+
+    def _choice_area(self) -> QWidget:
+        area = QWidget()
+        column = QVBoxLayout(area)
+        column.setContentsMargins(0, 12, 0, 8)
+        column.setSpacing(8)
+        column.addWidget(Rule())
+        column.addWidget(SectionLabel(text.tr("The choice: what each step leaves on the tightest device")))
+        self.choice = ChoiceChart()
+        self.choice.picked.connect(self.choice_picked)
+        column.addWidget(self.choice)
+        self._beyond = Label("", Step.SMALL, role="muted", wrap=True)
+        column.addWidget(self._beyond)
+        return area
 
     def _answer_row(self) -> QWidget:
         area = QWidget()
@@ -151,15 +171,25 @@ class ContextPage(QWidget):
             part.setVisible(view is not None)
         self.chart.show_context(view)
         if self._tables is not None:
-            self._column.removeWidget(self._tables)
+            self._place.removeWidget(self._tables)
             self._tables.setParent(None)
             self._tables.deleteLater()
             self._tables = None
         if view is not None:
             self._show_answer(view)
             self._tables = self._tables_of(view)
-            self._column.addWidget(self._tables)
+            self._place.addWidget(self._tables)
+        self._show_choices(view)
         self.updateGeometry()
+
+    def _show_choices(self, view: ContextView | None) -> None:
+        found = view.choices if view is not None else ()
+        show(self._choices, bool(found))
+        self.choice.show_choices(found)
+        beyond = view is not None and any(step.beyond for choice in found for step in choice.steps)
+        trained = view.n_ctx_train if view is not None else 0
+        self._beyond.setText(text.tr("*  longer than the trained context, {}: needs RoPE scaling").format(trained))
+        show(self._beyond, beyond)
 
     def _show_answer(self, view: ContextView) -> None:
         headline, detail = largest_words(view)
