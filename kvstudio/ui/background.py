@@ -40,3 +40,8 @@ def find_models() -> tuple[tuple[Entry, ...], int]:
     found = discover.find_models()
     rows = tuple(Entry(model.path, model.name, model.detail, model.source, "chip") for model in found)
     return rows, len({model.source for model in found})
+
+
+def import_work_page() -> None:
+    """Read the modules of the page with the panels, so that building it is all that is left to do."""
+    import kvstudio.ui.work_page  # noqa: F401

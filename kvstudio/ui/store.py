@@ -245,8 +245,8 @@ class Store(QObject):
         """Back to the empty page; machine and binary stay."""
         case = self._case
         self._remember(None)
-        kept = {"machine": case.machine, "binary": case.binary, "chosen": case.chosen, "remembered": case.remembered}
-        self._show(Case(**kept))
+        kept = Case(machine=case.machine, binary=case.binary, chosen=case.chosen)
+        self._show(kept.replace(remembered=case.remembered))
 
     # Editing -----------------------------------------------------------------------------------------------------
 
@@ -278,9 +278,10 @@ class Store(QObject):
             self._on_live()
 
     def end_live(self) -> None:
-        """A drag is over: the next one is an undo step of its own."""
+        """A drag is over: the next one is an undo step of its own, and fixes are worked out."""
         self._flush_live()
         self._merge_tag = None
+        self._fix_timer.start()
 
     def set_config(self, config: LaunchConfig) -> None:
         """Take settings read from an edited command line; a model it names anew is opened."""
@@ -445,7 +446,9 @@ class Store(QObject):
     def _show(self, new: Case) -> None:
         old, self._case = self._case, new
         self.changed.emit(old, new)
-        if new.budget is not old.budget or new.diagnosis is not old.diagnosis:
+        changed = new.budget is not old.budget or new.diagnosis is not old.diagnosis
+        # While a drag goes on they would compete with it for the processor, and be old at once.
+        if changed and not self.is_dragging:
             self._fix_timer.start()
 
     # Fixes come a moment later ------------------------------------------------------------------------------------
