@@ -1,39 +1,45 @@
-"""Renders parts of the window with sample values: `python packaging/screenshots.py OUT [--scheme dark] [--only NAME]`.
+"""Pictures of the window for the documentation: `python packaging/screenshots.py OUT [--scheme dark] [--only NAME...]`.
 
-Offscreen the dark palette is set by hand (the platform ignores the scheme); under Xvfb with
-XDG_CURRENT_DESKTOP=GNOME the platform's own is used.
+`--parts` adds parts of it from sample values. Under Xvfb with XDG_CURRENT_DESKTOP=GNOME the platform's own dark scheme
+is used; offscreen, which ignores the scheme, the dark palette is set by hand.
 """
 
 import argparse
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import story
 from PySide6.QtCore import QEventLoop, QSettings, QTimer
-from PySide6.QtGui import QColor, QFontDatabase, QPalette
-from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
+from PySide6.QtGui import QColor, QCursor, QFontDatabase, QPalette
+from PySide6.QtWidgets import QApplication, QScrollArea, QVBoxLayout, QWidget
 
 from kvstudio.advise.by_context import by_context
 from kvstudio.advise.verdict import verdict
 from kvstudio.budget.values import Budget
-from kvstudio.devices.values import Device, DeviceProcess, Machine
+from kvstudio.devices.values import Device, DeviceProcess
+from kvstudio.launch.binary import Binary
 from kvstudio.ui import theme
+from kvstudio.ui.binaries import Chosen
 from kvstudio.ui.main_window import MainWindow
 from kvstudio.ui.panels.chart_panel import CONTEXT, TABLE, ChartPanel
+from kvstudio.ui.panels.empty_page import Entry
 from kvstudio.ui.preferences import Preferences
+from kvstudio.ui.report_dialog import ReportDialog
 from kvstudio.ui.widgets.basic import Surface
 from kvstudio.ui.widgets.budget_bars import BudgetBars
 from kvstudio.ui.widgets.legend import Legend, kinds_of
 from kvstudio.ui.wizard.dialog import WizardWindow
 from kvstudio.ui.wizard.from_plan import wizard_view
-from tests.budget import zoo
 from tests.ui import samples, wizard_samples
 
+_PATIENCE_S = 240
 _DARK = (
     (QPalette.ColorRole.Window, "#323232"),
     (QPalette.ColorRole.Base, "#242424"),
@@ -128,38 +134,148 @@ def wizard_running() -> QWidget:
     return window
 
 
-def _main_window() -> MainWindow:
-    """The whole window with a real model's shape on the story's two cards; every number is worked out."""
+def _window(n_ctx: int, tensor_split: tuple[float, ...] | None, found: Binary | None = None) -> MainWindow:
+    """The whole window with the story's model on its two cards; every number is worked out."""
     settings = QSettings(str(Path(tempfile.mkdtemp()) / "settings.ini"), QSettings.Format.IniFormat)
-    window = MainWindow(Preferences(settings))
-    host = Device("Host", "CPU", total_bytes=samples.HOST_TOTAL, free_bytes=samples.HOST_TOTAL - samples.HOST_OTHER)
-    cards = tuple(replace(d, description="NVIDIA GeForce RTX 4090") for d in wizard_samples.DEVICES)
-    path = str(Path.home() / "models" / "Qwen3-32B-Q4_K_M.gguf")
-    window.store.set_machine(Machine(cards, host))
-    window.store.show_model(zoo.model("qwen3-32b"), path)
-    window.store.set_config(samples.CONFIG.evolve(model_path=path))
+    # Named but never read, as the window is not begun: devices are those of the story.
+    window = MainWindow(Preferences(settings), devices_file="story")
+    window.resize(*_SIZE)
+    # The devices of this machine must not come in between.
+    window.poll.hold("story")
+    window.binaries.chosen.emit(Chosen(found or story.binary(), None))
+    window.toolbar.show_binaries(
+        ((window.store.case.binary.path, "llama-server b11434"),), window.store.case.binary, ""
+    )
+    window.store.set_machine(story.machine())
+    config = story.config(n_ctx, tensor_split)
+    window.store.show_model(story.model(), config.model_path)
+    window.store.set_config(config)
     return window
 
 
 def main_window() -> QWidget:
-    window = _main_window()
-    window.resize(1280, 820)
-    return window
+    return _window(32768, None)
 
 
-def main_small() -> QWidget:
-    window = _main_window()
+def overflow() -> QWidget:
+    return _window(65536, _HALVES)
+
+
+def small() -> QWidget:
+    window = _window(65536, _HALVES)
     window.resize(1100, 720)
     return window
 
 
-def main_context() -> QWidget:
-    window = _main_window()
-    window.resize(1280, 820)
+def context() -> MainWindow:
+    window = _window(65536, _HALVES)
     window.work.chart.show_view(CONTEXT)
     return window
 
 
+def choice() -> QWidget:
+    """The foot of the view by context."""
+    window = context()
+    window.show()
+    _settle(4000)
+    chart = window.work.chart.context.choice
+    for area in window.findChildren(QScrollArea):
+        if area.isAncestorOf(chart):
+            area.verticalScrollBar().setValue(area.verticalScrollBar().maximum())
+    return window
+
+
+def failed() -> MainWindow:
+    """A launch of the story, from start to end; the server that refuses is one that replays its log."""
+    window = _window(65536, _HALVES)
+    case = window.store.case
+    log = Path(tempfile.mkdtemp()) / "server.log"
+    log.write_text(story.failed_log(case.budget, case.config))
+    os.environ |= {"FAKE_LLAMA_LOG": str(log), "FAKE_LLAMA_EXIT": "1", "FAKE_LLAMA_LINE_DELAY": "0.08"}
+    window.show()
+    window.launch()
+    _wait(lambda: bool(window.store.case.runs) and not window.is_running)
+    return window
+
+
+def report() -> QWidget:
+    window = failed()
+    _settle(500)
+    window.windows.report()
+    _settle(1500)
+    dialog = window.findChild(ReportDialog)
+    dialog.setParent(None)
+    dialog.resize(*_SIZE)
+    _KEPT.append(window)
+    return dialog
+
+
+def verified() -> QWidget:
+    """A real launch of the sample: a real server, a real model, two software devices."""
+    window = MainWindow(Preferences(QSettings(str(Path(tempfile.mkdtemp()) / "s.ini"), QSettings.Format.IniFormat)))
+    window.resize(*_SIZE)
+    window.show()
+    window.try_sample()
+    _wait(lambda: window.store.case.model is not None and window.store.case.binary is not None)
+    _wait(lambda: window.store.case.machine is not None and len(window.store.case.machine.devices) > 1)
+    window.store.edit({"n_ctx": 8192, "n_parallel": 2, "n_gpu_layers": 99})
+    window.launch()
+    _wait(lambda: bool(window.store.case.runs) and not window.is_running)
+    window.banner.hide()
+    return window
+
+
+def empty() -> QWidget:
+    """The start page with things opened before and models found."""
+    settings = QSettings(str(Path(tempfile.mkdtemp()) / "settings.ini"), QSettings.Format.IniFormat)
+    preferences = Preferences(settings)
+    for name, kind, detail in _RECENT:
+        preferences.add_recent(str(Path.home() / "models" / name), kind, name, detail)
+    window = MainWindow(preferences, devices_file="story")
+    window.resize(*_SIZE)
+    # The devices of this machine must not come in between.
+    window.poll.hold("story")
+    window.binaries.chosen.emit(Chosen(story.binary(), None))
+    window.toolbar.show_binaries(
+        ((window.store.case.binary.path, "llama-server b11434"),), window.store.case.binary, ""
+    )
+    window.store.set_machine(story.machine())
+    window.empty.show_found(
+        tuple(Entry(f"/{name}", name, detail, source, "chip") for name, detail, source in _FOUND), 4
+    )
+    window.empty.show_sample(True)
+    return window
+
+
+_SIZE = (1280, 820)
+_HALVES = (1.0, 1.0)
+_KEPT: list[QWidget] = []
+_RECENT = (
+    ("docker-llama.log", "log", "log, started and listening"),
+    ("gemma-27b-two-cards.kvcase", "case", "case, what-if: two 16 GB cards"),
+    (story.FILE, "model", "Q4_K_M, 18.4 GiB, trained context 40960"),
+    ("server-2026-11-29.log", "log", "log, the KV cache did not fit on CUDA1"),
+)
+_FOUND = (
+    ("Qwen3 32B", "Q4_K_M, 18.4 GiB, trained context 40960", "Hugging Face"),
+    ("Gemma 3 27B IT", "Q4_0, 16.0 GiB, sliding window", "LM Studio"),
+    ("gpt-oss 20B", "MXFP4, 11.3 GiB, mixture of experts", "Ollama"),
+    ("Qwen3 30B A3B", "Q6_K, 23.4 GiB, 2 shards", "llama.cpp cache"),
+)
+
+#: Scenes of the documentation: the whole window.
+WHOLE: dict[str, Callable[[], QWidget]] = {
+    "main": main_window,
+    "overflow": overflow,
+    "small": small,
+    "context": context,
+    "choice": choice,
+    "failed": failed,
+    "report": report,
+    "verified": verified,
+    "empty": empty,
+    "wizard": wizard,
+}
 SCENES: dict[str, Callable[[], QWidget]] = {
     "bars": bars,
     "chart": chart,
@@ -167,13 +283,17 @@ SCENES: dict[str, Callable[[], QWidget]] = {
     "chart-open": chart_open,
     "chart-table": chart_table,
     "chart-context": chart_context,
-    "main": main_window,
-    "main-small": main_small,
-    "main-context": main_context,
-    "wizard": wizard,
     "wizard-running": wizard_running,
     "wizard-result": wizard_result,
 }
+
+
+def _wait(ready: Callable[[], bool]) -> None:
+    for _ in range(_PATIENCE_S * 5):
+        if ready():
+            return
+        _settle(200)
+    raise TimeoutError("the window did not get there")
 
 
 def _settle(milliseconds: int) -> None:
@@ -193,7 +313,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--scheme", choices=("light", "dark"), default="light")
-    parser.add_argument("--only", choices=tuple(SCENES))
+    parser.add_argument("--only", nargs="*", choices=(*WHOLE, *SCENES))
+    parser.add_argument("--parts", action="store_true", help="parts of the window too, from sample values")
     parser.add_argument("--system-fonts", action="store_true", help="the desktop's fonts, not those of the pictures")
     options = parser.parse_args()
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -202,17 +323,37 @@ def main() -> int:
     inter = "Inter" if "Inter" in families else ""
     jetbrains = "JetBrains Mono" if "JetBrains Mono" in families else ""
     followed = theme.apply(app, theme.Scheme(options.scheme), family=inter, mono_family=jetbrains)
+    QCursor.setPos(1399, 999)
+    # The desktop's own fonts arrive a moment after its scheme.
+    _settle(400)
+    theme.apply(app, theme.Scheme(options.scheme), family=inter, mono_family=jetbrains)
     if options.scheme == "dark" and not followed:
         _dark_palette(app)
-    options.out.mkdir(parents=True, exist_ok=True)
-    for name, make in SCENES.items():
-        if options.only in (None, name):
-            scene = make()
-            scene.show()
-            _settle(4000 if name.startswith("main") else 250)
-            scene.grab().save(str(options.out / f"{name}-{options.scheme}.png"))
-            scene.close()
+    out = options.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    scenes = WHOLE | (SCENES if options.parts else {})
+    for name in options.only or scenes:
+        make = (WHOLE | SCENES)[name]
+        # The sample model lies in the real home folder.
+        home = os.environ.get("HOME", "")
+        if name != "verified":
+            story.make_home()
+        scene = make()
+        scene.show()
+        _settle(4000 if name in ("context", "overflow", "small") else 1500)
+        path = out / f"{name}-{options.scheme}.png"
+        scene.grab().save(str(path))
+        _quantise(path)
+        scene.close()
+        os.environ["HOME"] = home
     return 0
+
+
+def _quantise(path: Path) -> None:
+    """Fewer colours, a quarter of the size; skipped where imagemagick is not there."""
+    convert = shutil.which("convert")
+    if convert:
+        subprocess.run([convert, str(path), "+dither", "-colors", "255", f"PNG8:{path}"], check=True)
 
 
 if __name__ == "__main__":
