@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kvstudio.budget.fit import FitResult
+from kvstudio.budget.fit_values import FitResult
 from kvstudio.budget.values import Budget, BufferKind, DeviceBudget, FirstFailure
 from kvstudio.devices.values import Device, DeviceProcess
 from kvstudio.launch.config import LaunchConfig

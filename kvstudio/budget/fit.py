@@ -11,6 +11,7 @@ from typing import Any
 from kvstudio.budget.effective import resolve
 from kvstudio.budget.estimate import estimate
 from kvstudio.budget.explain import FIT_TARGET_MIB
+from kvstudio.budget.fit_values import FitResult
 from kvstudio.budget.values import Budget
 from kvstudio.devices.values import Device
 from kvstudio.launch.config import LaunchConfig
@@ -21,20 +22,6 @@ _DEFAULT_MIN_CTX = 4096
 _U32 = 2**32
 _CELL_PAD = 256
 _MOE_ALL = r"blk\.\d+\.ffn_(up|down|gate_up|gate)_(ch|)exps"
-
-
-@dataclass(frozen=True, slots=True)
-class FitResult:
-    """What `--fit` does: `status` is `off`, `unknown`, `unchanged`, `changed` or `blocked`.
-
-    `config` is what is launched in the end, `changes` its settings that differ from the typed ones. A blocked fit may
-    have lowered the context before it gave up.
-    """
-
-    status: str
-    why: str
-    config: LaunchConfig
-    changes: tuple[tuple[str, Any], ...] = ()
 
 
 class _BlockedError(Exception):

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from kvstudio.advise.values import Fix
-from kvstudio.budget.fit import FitResult
+from kvstudio.budget.fit_values import FitResult
 from kvstudio.budget.values import Budget
 from kvstudio.case.overhead import Overheads
 from kvstudio.devices.values import Device, Machine

@@ -5,7 +5,8 @@ from typing import Any
 
 from kvstudio.advise.verdict import verdict
 from kvstudio.budget.estimate import estimate
-from kvstudio.budget.fit import FitResult, fit
+from kvstudio.budget.fit import fit
+from kvstudio.budget.fit_values import FitResult
 from kvstudio.budget.json import to_json
 from kvstudio.budget.values import Budget, BufferKind, DeviceBudget
 from kvstudio.cli.inputs import add_device_options, gather
