@@ -9,6 +9,7 @@ from kvstudio.diagnose.diagnose import diagnose
 from kvstudio.diagnose.values import Diagnosis
 from kvstudio.runlog.lines import MAX_LINE, LineReader, make_line
 from kvstudio.runlog.parse import WORDS, LogParser
+from kvstudio.runlog.sieve import Sieve
 from kvstudio.runlog.values import LogEvent, LogLine
 from kvstudio.runlog.words import Filter
 
@@ -95,6 +96,7 @@ class _Scanner:
         self.events: list[LogEvent] = []
         self.number = 0
         self._parser = LogParser()
+        self._sieve = Sieve(WORDS)
         self._filter = Filter(WORDS)
         self._count: dict[bytes, int] = {}
         self._latest: dict[bytes, tuple[int, bytes]] = {}
@@ -104,23 +106,35 @@ class _Scanner:
         """Read a block of whole lines; without `ends` its last line goes on in the next block."""
         if b"\0" in data:
             data = data.replace(b"\0", b"")
-        raws = data.split(b"\n")
-        shapes = data.translate(None, _DIGITS).split(b"\n")
-        if ends:
-            raws.pop()
-        first = self.number if self._open else self.number + 1
-        counts, latest = self._count.get, self._latest
-        for number, (raw, shape) in enumerate(zip(raws, shapes), first):
-            count = counts(shape)
-            if count is None or number <= HEAD:
-                self._new(number, raw, shape)
-            elif count > SAME:
-                latest[shape] = (number, raw)
-            elif count >= 0:
-                self._count[shape] = count + 1
-                self._read(number, raw)
-        self.number = first + len(raws) - 1
+        number = self.number if self._open else self.number + 1
+        at = 0
+        while number <= HEAD and at < len(data):
+            end = _line_end(data, at)
+            self._line(number, data[at:end])
+            number, at = number + 1, end + 1
+        self._sieved(data, at, number)
+        n_ends = data.count(b"\n")
+        self.number = (self.number if self._open else self.number + 1) + n_ends - ends
         self._open = not ends
+
+    def _sieved(self, data: bytes, at: int, number: int) -> None:
+        """Read the lines from `at` on that may hold a word; the others are never cut out."""
+        for start in self._sieve.starts(data):
+            if start >= at:
+                number += data.count(b"\n", at, start)
+                at = start
+                self._line(number, data[start : _line_end(data, start)])
+
+    def _line(self, number: int, raw: bytes) -> None:
+        shape = raw.translate(None, _DIGITS)
+        count = self._count.get(shape)
+        if count is None or number <= HEAD:
+            self._new(number, raw, shape)
+        elif count > SAME:
+            self._latest[shape] = (number, raw)
+        elif count >= 0:
+            self._count[shape] = count + 1
+            self._read(number, raw)
 
     def close(self) -> None:
         """Read the last of the lines that were passed over because they repeat."""
@@ -159,6 +173,11 @@ class _Scanner:
             if start >= last + WINDOW:
                 last = start
                 self._read(number, raw[start : start + WINDOW])
+
+
+def _line_end(data: bytes, at: int) -> int:
+    end = data.find(b"\n", at)
+    return len(data) if end < 0 else end
 
 
 def _scanned(source: str | Path | bytes, size: int, budget: Budget | None) -> ReadLog:

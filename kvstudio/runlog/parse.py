@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from kvstudio.runlog.facts import FACT_WORDS, DeviceNames, Tables, facts, mib, size
 from kvstudio.runlog.patterns import KEYWORDS, matches
+from kvstudio.runlog.sieve import Sieve
 from kvstudio.runlog.signatures.row import Kind, Signature
 from kvstudio.runlog.values import (
     AllocationFailed,
@@ -22,6 +23,8 @@ from kvstudio.runlog.words import Filter
 
 #: Characters of a message that patterns look at; a longer message is read at both ends.
 MAX_MESSAGE = 4096
+#: Lines from which on a batch is sieved as one block.
+MIN_BATCH = 8
 _LAYER = {Kind.ALLOCATOR: "A", Kind.BUFFER: "B", Kind.PURPOSE: "C"}
 
 #: Words that make a line worth a closer look; a plain substring search is the cheapest filter there is.
@@ -62,15 +65,32 @@ class LogParser:
     def __init__(self) -> None:
         self._devices = DeviceNames()
         self._tables = Tables()
+        self._sieve = Sieve(WORDS)
         self._filter = Filter(WORDS)
 
     def feed(self, lines: Iterable[LogLine]) -> tuple[LogEvent, ...]:
         """Events of these lines, in order."""
         events: list[LogEvent] = []
-        for line in lines:
+        for line in self._candidates(tuple(lines)):
             if self._filter.passes(line.message.encode("utf-8", "replace")):
                 self._read(line.number, line.message, events)
         return tuple(events)
+
+    def _candidates(self, lines: tuple[LogLine, ...]) -> Iterable[LogLine]:
+        """Lines that may hold a word; few lines are cheaper to ask one by one."""
+        if len(lines) < MIN_BATCH:
+            return lines
+        block = "\n".join([line.message for line in lines]).encode("utf-8", "replace")
+        if block.count(b"\n") != len(lines) - 1:
+            # A wrapper's escaped line end inside a message.
+            return lines
+        chosen: list[LogLine] = []
+        number = at = 0
+        for start in self._sieve.starts(block):
+            number += block.count(b"\n", at, start)
+            at = start
+            chosen.append(lines[number])
+        return chosen
 
     def _read(self, number: int, message: str, events: list[LogEvent]) -> None:
         if len(message) > MAX_MESSAGE:

@@ -293,7 +293,7 @@ ALLOCATORS: tuple[Signature, ...] = (
     row(
         "cpu_buffer",
         Kind.ALLOCATOR,
-        ("alloc_buffer: failed to allocate buffer of size", "amx", "HBM buffer of size"),
+        ("alloc_buffer: failed to allocate buffer of size", "HBM buffer of size"),
         r"(?:cpu\w*|amx\w*|hbm\w*|numa\w*|repack\w*|kleidiai\w*)alloc_buffer: failed to allocate buffer of size (?P<bytes>\d+)"
         r"|failed to allocate HBM buffer of size (?P<bytes2>\d+)",
         "the system refused {bytes} bytes of host memory",
