@@ -95,6 +95,7 @@ class _Launch:
         self._samples: list[MemorySample] = []
         self._sample_s = options.sample_s
         self._next_sample = 0.0
+        self._resident: memory.Resident | None = None
         self._counter = memory.counter_for(machine)
         self._used_before = dict(self._counter())
         self._stop_talk = threading.Event()
@@ -155,7 +156,10 @@ class _Launch:
         if now < self._next_sample:
             return
         self._next_sample = now + self._sample_s
-        point = memory.sample(now, self._runner.pid, self._counter, self._watch.printed_per_device())
+        if self._resident is None and self._runner.pid is not None:
+            self._resident = memory.Resident(self._runner.pid)
+        held = self._resident.bytes() if self._resident is not None else None
+        point = memory.sample(now, held, self._counter, self._watch.printed_per_device())
         self._samples.append(point)
         if len(self._samples) > MAX_SAMPLES:
             self._samples = self._samples[::2]

@@ -40,26 +40,47 @@ def counter_for(machine: Machine | None, drivers: tuple[Callable[[], tuple[Devic
     return count if answering else no_counter
 
 
-def resident_bytes(pid: int | None) -> int | None:
-    """Resident memory of a process and its children, None when it is gone or not ours to see."""
-    if pid is None:
-        return None
+class Resident:
+    """Resident memory of a process and its children, sample after sample.
+
+    Finding children means reading every process of the system, so that is done only now and then.
+    """
+
+    def __init__(self, pid: int | None, look_every: int = 16) -> None:
+        self._pid, self._look_every, self._turn = pid, look_every, 0
+        self._family: list[psutil.Process] = []
+
+    def bytes(self) -> int | None:
+        """Bytes now; None when the process is gone or not ours to see."""
+        if self._pid is None:
+            return None
+        try:
+            if self._turn % self._look_every == 0:
+                process = psutil.Process(self._pid)
+                self._family = [process, *process.children(recursive=True)]
+            self._turn += 1
+            total: int = self._family[0].memory_info().rss
+        except psutil.Error:
+            return None
+        return total + sum(_resident(child) for child in self._family[1:])
+
+
+def _resident(process: psutil.Process) -> int:
     try:
-        process = psutil.Process(pid)
-        total: int = process.memory_info().rss
-        for child in process.children(recursive=True):
-            total += child.memory_info().rss
+        size: int = process.memory_info().rss
     except psutil.Error:
-        return None
-    return total
+        return 0  # ended since it was found
+    return size
 
 
-def sample(time_s: float, pid: int | None, counter: Counter, printed: Mapping[str, int]) -> MemorySample:
-    """One point of the trace: a counter's figure where there is one, else the buffers printed so far."""
+def sample(time_s: float, held: int | None, counter: Counter, printed: Mapping[str, int]) -> MemorySample:
+    """One point of the trace: a counter's figure where there is one, else the buffers printed so far.
+
+    `held`: resident bytes of the launched processes.
+    """
     used = {**printed, **counter()}
-    resident = resident_bytes(pid)
-    if resident is not None:
-        used[HOST] = resident
+    if held is not None:
+        used[HOST] = held
     return MemorySample(time_s, tuple(sorted(used.items())))
 
 

@@ -23,7 +23,7 @@ from kvstudio.ui.panels.run_values import (
 )
 from kvstudio.ui.widgets_run.comparison_table import difference_words
 from kvstudio.units import GIB, MIB
-from kvstudio.verify.values import Check, MemorySample, PrintedBuffer, Run, RunOutcome
+from kvstudio.verify.values import Check, MemorySample, Pause, PrintedBuffer, Run, RunOutcome
 
 LINES = tuple(LogLine(i, f"line {i}", f"line {i}", "I", i / 10) for i in range(1, 201))
 DIAGNOSIS = Diagnosis(
@@ -286,3 +286,47 @@ def test_differences_in_words() -> None:
 def test_clock_and_ranges() -> None:
     assert [clock(s) for s in (4.9, 750, 3723)] == ["0:04", "12:30", "1:02:03"]
     assert [line_range(n) for n in ((), (5,), (9, 5, 7))] == ["", "5", "5–9"]
+
+
+#: What each end is called beside the run's number, and whether it shows the checks.
+_ENDS = {
+    RunOutcome.VERIFIED: ("Run 1", True),
+    RunOutcome.STARTED: ("Run 1, started in", True),
+    RunOutcome.FAILED: ("Run 1, failed after", False),
+    RunOutcome.CRASHED: ("Run 1, crashed after", False),
+    RunOutcome.KILLED: ("Run 1, killed after", False),
+    RunOutcome.TIMED_OUT: ("Run 1, timed out after", False),
+    RunOutcome.CANCELLED: ("Run 1, cancelled after", False),
+    RunOutcome.COULD_NOT_START: ("Run 1, could not start", False),
+}
+
+
+@pytest.mark.parametrize("outcome", list(RunOutcome))
+def test_each_end_is_told_in_the_strip_and_on_its_page(qtbot: QtBot, outcome: RunOutcome) -> None:
+    panel = RunPanel()
+    qtbot.addWidget(panel)
+    panel.resize(1100, 400)
+    panel.show()
+    words, has_checks = _ENDS[outcome]
+    run = run_of(outcome, checks=CHECKS if has_checks else (), diagnosis=None, says=f"It ended: {outcome}.")
+    panel.show_run(run, LINES)
+    assert panel.checks.isVisible() is has_checks
+    assert panel.log.card.isVisible() is not has_checks
+    assert any(figure.words == words for figure in panel.strip.figures())
+    said = panel.checks.title if has_checks else panel.log.card.text()
+    assert ("Verified" if outcome is RunOutcome.VERIFIED else f"It ended: {outcome}.") in said
+
+
+def test_pauses_and_other_spellings_are_told_on_both_pages(qtbot: QtBot) -> None:
+    panel = RunPanel()
+    qtbot.addWidget(panel)
+    more = {
+        "pauses": (Pause(12, 1.0, 2.34, Phase.WEIGHTS),),
+        "spelled": ("-lm none is --no-mmap in llama-server b6000",),
+        "lost": ("--swa-full was left out: llama-server b6000 has no such option",),
+    }
+    panel.show_run(run_of(RunOutcome.VERIFIED, checks=CHECKS, **more), LINES)
+    for said in (panel.checks.notes, panel.log.card.text()):
+        assert "Nothing was printed for 2.3 s after line 12: loading the weights" in said
+        assert "-lm none is --no-mmap" in said
+        assert "--swa-full was left out: llama-server b6000 has no such option; it was passed as typed" in said

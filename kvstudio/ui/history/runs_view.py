@@ -1,7 +1,7 @@
 """The list of kept runs: outcome, model, number, how it ended and when."""
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRect, QSize, Qt
-from PySide6.QtGui import QFontMetrics, QPainter
+from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -59,10 +59,10 @@ class _Delegate(QStyledItemDelegate):
         self._line(painter, second, words.detail(entry), small, ink)
 
     @staticmethod
-    def _line(painter: QPainter, box: QRect, text: str, font: object, ink: object) -> None:
-        painter.setFont(font)  # type: ignore[arg-type]
-        painter.setPen(ink)  # type: ignore[call-overload]
-        said = QFontMetrics(font).elidedText(text, Qt.TextElideMode.ElideRight, box.width())  # type: ignore[call-overload]
+    def _line(painter: QPainter, box: QRect, text: str, font: QFont, ink: QColor) -> None:
+        painter.setFont(font)
+        painter.setPen(ink)
+        said = QFontMetrics(font).elidedText(text, Qt.TextElideMode.ElideRight, box.width())
         painter.drawText(box, int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter), said)
 
 

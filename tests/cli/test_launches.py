@@ -1,0 +1,147 @@
+"""launch, check and history against the fake server: JSON, exit codes, messages, progress on a terminal only."""
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvstudio.cli import main
+from kvstudio.cli.output import Progress
+from tests.fakes.launches import FAKE
+
+TINY = str(Path(__file__).parent.parent / "data" / "headers" / "tiny.gguf")
+
+
+@pytest.fixture(autouse=True)
+def server(tmp_path, monkeypatch):
+    """The fake under its proper name; the program's name decides what it is."""
+    monkeypatch.setenv("KVSTUDIO_DATA", str(tmp_path / "kept"))
+    path = tmp_path / "bin" / "llama-server"
+    path.parent.mkdir()
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def run(capsys, *words):
+    code = main(list(words))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def launch(capsys, server, *words, json_out=True, options=("--repeat", "1", "--timeout", "30")):
+    flags = ("--json",) if json_out else ()
+    return run(capsys, "launch", *flags, *options, "--", server, "-m", TINY, "-c", "4096", "-np", "1", *words)
+
+
+def test_a_verified_launch_is_json_of_the_agreed_shape_and_exit_0(capsys, server):
+    code, out, err = launch(capsys, server)
+    found = json.loads(out)
+    assert (code, found["outcome"]) == (0, "verified"), err
+    agreed = {"schema", "outcome", "reached", "seconds", "binary", "buffers", "peak", "checks", "diagnosis", "log"}
+    assert agreed <= found.keys()
+    assert found["schema"] == "kvstudio.launch/1"
+    assert found["reached"] == "repeat"
+    assert [check["check"] for check in found["checks"]] == [
+        "binary", "buffers", "context", "placement", "generation", "repeated",
+    ]  # fmt: skip
+    assert {"name": "Vulkan0", "device": "Vulkan0", "kind": "kv"}.items() <= next(
+        b for b in found["buffers"] if b["kind"] == "kv"
+    ).items()
+    assert os.path.isfile(found["log"])
+    assert "\r" not in err  # progress is for a terminal
+
+
+@pytest.mark.parametrize(
+    ("env", "options", "outcome"),
+    [
+        ({"EXIT": "1"}, (), "failed"),
+        ({"SIGNAL": "11"}, (), "crashed"),
+        ({"SIGNAL": "9"}, (), "killed"),
+        ({"HANG": "3"}, ("--timeout", "1"), "timed_out"),
+        ({"BROKEN": "error"}, (), "started"),
+    ],
+)
+def test_each_end_is_told_and_exits_3(capsys, server, monkeypatch, env, options, outcome):
+    for name, value in env.items():
+        monkeypatch.setenv(f"FAKE_LLAMA_{name}", value)
+    code, out, _ = launch(capsys, server, options=("--repeat", "1", "--timeout", "30", *options))
+    assert (code, json.loads(out)["outcome"]) == (3, outcome)
+
+
+def test_a_program_whose_library_is_missing_is_one_clear_line(capsys, server):
+    Path(server).write_text(
+        "#!/bin/sh\necho 'error while loading shared libraries: libx.so.1: no file' >&2; exit 127\n"
+    )
+    code, out, err = launch(capsys, server)
+    assert (code, out) == (2, "")
+    assert len(err.strip().splitlines()) == 1
+    assert "libx.so.1" in err
+
+
+def test_words_for_a_person_name_outcome_checks_and_log(capsys, server):
+    code, out, _ = launch(capsys, server, json_out=False)
+    assert code == 0
+    assert out.startswith("verified after")
+    assert "ok  generation" in out
+    assert "log: " in out
+
+
+def test_settings_the_program_does_not_know_are_said_before(capsys, server):
+    _, _, err = launch(capsys, server, "--swa-full")
+    assert "warning: --swa-full was left out" in err
+
+
+def test_runs_are_listed_shown_and_compared(capsys, server, monkeypatch):
+    launch(capsys, server)
+    monkeypatch.setenv("FAKE_LLAMA_EXIT", "1")
+    launch(capsys, server, "-ctk", "q8_0")
+    code, out, _ = run(capsys, "history", "--json")
+    listed = json.loads(out)
+    assert (code, listed["schema"]) == (0, "kvstudio.history/1")
+    assert [(r["number"], r["outcome"]) for r in listed["runs"]] == [(1, "verified"), (2, "failed")]
+    compared = json.loads(run(capsys, "history", "--json", "--compare", "1", "2")[1])
+    assert compared["changes"] == [{"setting": "cache_type_k", "before": None, "after": "q8_0"}]
+    assert compared["regression"] is False
+    assert json.loads(run(capsys, "history", "--show", "1")[1])["outcome"] == "verified"
+    assert "cache_type_k not set -> q8_0" in run(capsys, "history", "--compare", "1", "2")[1]
+
+
+def test_check_measures_beside_the_estimate(capsys, server):
+    code, out, _ = run(capsys, "check", "--json", "--", server, "-m", TINY, "-c", "4096", "-np", "1")
+    found = json.loads(out)
+    assert (code, found["schema"]) == (0, "kvstudio.check/1")
+    assert {"device", "kind", "estimated", "measured", "difference"} <= found["rows"][0].keys()
+    assert json.loads(run(capsys, "check", "--json", "--", server, "-m", TINY, "-c", "4096", "-np", "1")[1])["cached"]
+
+
+class _Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_is_rewritten_in_place_and_wiped(capsys):
+    terminal = _Terminal()
+    progress = Progress(terminal)
+    progress.show("loading weights")
+    progress.show("KV")
+    progress.clear()
+    assert terminal.getvalue().endswith("\r")
+    assert terminal.getvalue().startswith("\rloading weights")
+    pipe = io.StringIO()
+    Progress(pipe).show("x")
+    assert pipe.getvalue() == ""
+
+
+def test_a_launch_shows_its_steps_on_a_terminal(capsys, server, monkeypatch):
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("FAKE_LLAMA_LINE_DELAY", "0.02")
+    assert main(["launch", "--json", "--repeat", "1", "--", server, "-m", TINY, "-c", "4096", "-np", "1"]) in (0, 3)
+    said = terminal.getvalue()
+    assert "\r" in said
+    assert "loading weights" in said
+    assert said.rstrip(" ").endswith("\r")
