@@ -6,8 +6,11 @@ NEWEST = KNOWN[-1]
 
 #: First build known to feed tokens and embeddings in one batch.
 MIXED_BATCH = 11434
-#: First build known to have an MTP graph for glm4moe; before, its MTP block keeps cells and no weights.
-GLM4MOE_MTP = 11434
+#: First build known to have an MTP graph for these; before, the caches cover their MTP blocks.
+MTP_GRAPHS = 11434
+_LATE_MTP_GRAPHS = frozenset({"glm4moe", "deepseek2", "mistral4", "cohere2moe"})
+#: First build known to leave the joined gate and up experts of a skipped MTP block in the file.
+MTP_SKIPS_JOINED_EXPERTS = 11434
 #: First build known whose --fit gives every slot of a split pool the whole trained context when -c is not typed.
 FIT_PER_STREAM = 11434
 #: First build known to replace --no-mmap, --mlock and --direct-io by --load-mode.
@@ -32,3 +35,8 @@ def note(build: int) -> str | None:
 def follows(build: int, since: int) -> bool:
     """Whether `build` has what came with build `since`; a build between two known ones follows the older."""
     return build >= since
+
+
+def has_mtp_graph(build: int, architecture: str) -> bool:
+    """Whether `build` can run the MTP blocks of an architecture that has such a graph in the newest build."""
+    return follows(build, MTP_GRAPHS) or architecture not in _LATE_MTP_GRAPHS

@@ -14,7 +14,7 @@ from kvstudio.budget.tensor_split import META, cache_parts
 from kvstudio.budget.traits import CPU_ALIGNMENT
 from kvstudio.budget.values import Cache, EffectiveConfig
 from kvstudio.header.types import TensorType
-from kvstudio.model.architectures import CacheClass
+from kvstudio.model.architectures import Architecture, CacheClass, Mtp
 from kvstudio.model.values import Layer, ModelInfo
 
 _CELL_PAD = 256
@@ -104,9 +104,17 @@ def _layers(model: ModelInfo, effective: EffectiveConfig) -> list[Layer]:
     """Layers with cells of their own in this context."""
     if effective.mtp_context:
         return list(model.layers[model.n_layer :])
-    if model.architecture == "glm4moe" and not builds.follows(effective.build, builds.GLM4MOE_MTP):
+    if model.n_layer_nextn and _covers_mtp(model, effective.build):
         return list(model.layers)
     return [layer for layer in model.layers if layer.has_kv]
+
+
+def _covers_mtp(model: ModelInfo, build: int) -> bool:
+    """Earlier builds left MTP blocks out of the caches only where they had a graph for them."""
+    if builds.follows(build, builds.MTP_GRAPHS):
+        return False
+    rule: Architecture = model.hparams["rule"]
+    return rule.mtp is Mtp.SKIPPED or not builds.has_mtp_graph(build, model.architecture)
 
 
 def _widths(model: ModelInfo, effective: EffectiveConfig, layers: Iterable[Layer]) -> tuple[tuple[int, int, int], ...]:

@@ -22,6 +22,7 @@ _MTP_KEPT = {
         rf"{_MTP_HEAD}|exp_probs_b\.bias|attn_(q_norm|k_norm|gate)\.weight|{_MTP_FFN.format('(gate|up)_exps')}"
     ),
 }
+_JOINED_EXPERTS = "ffn_gate_up_exps.weight"
 _EMBEDDING, _HEAD = "token_embd.weight", "output.weight"
 
 
@@ -50,7 +51,7 @@ class TensorTable:
 
 def table_of(model: ModelInfo, load_mtp: bool, build: int) -> TensorTable:
     """The model's table under one choice of MTP and build."""
-    key = ("tensors", load_mtp, build >= builds.GLM4MOE_MTP)
+    key = ("tensors", load_mtp, build >= builds.MTP_GRAPHS)
     table: TensorTable | None = model.memo.get(key)
     if table is None:
         table = model.memo[key] = _build(model, load_mtp, build)
@@ -70,7 +71,7 @@ def _build(model: ModelInfo, load_mtp: bool, build: int) -> TensorTable:
             rope.append(tensor)
             continue
         row = Row(tensor, role(tensor.name, model.architecture))
-        if row.role.op is None or (skip_mtp and _is_mtp(model, row)):
+        if row.role.op is None or (skip_mtp and _stays(model, row, build)):
             skipped.append(tensor)
         elif row.role.place is Place.INPUT:
             inputs.append(row)
@@ -93,14 +94,17 @@ def _skips_mtp(model: ModelInfo, rule: Architecture, load_mtp: bool, build: int)
     """Whether the MTP blocks' tensors stay in the file."""
     if model.n_layer_nextn == 0 or model.hparams["router_layer"] >= 0:
         return False
-    if model.architecture == "glm4moe" and not builds.follows(build, builds.GLM4MOE_MTP):
+    if model.architecture == "glm4moe" and not builds.follows(build, builds.MTP_GRAPHS):
         return True
     return rule.mtp is Mtp.SKIPPED or (rule.mtp is Mtp.ON_DEMAND and not load_mtp)
 
 
-def _is_mtp(model: ModelInfo, row: Row) -> bool:
+def _stays(model: ModelInfo, row: Row, build: int) -> bool:
+    """Whether a tensor stays in the file when MTP blocks are skipped."""
     block = row.role.block
     if block is None or block < model.n_layer:
+        return False
+    if row.tensor.name.endswith(_JOINED_EXPERTS) and not builds.follows(build, builds.MTP_SKIPS_JOINED_EXPERTS):
         return False
     kept = _MTP_KEPT.get(model.architecture)
     return kept is None or kept.fullmatch(row.tensor.name.split(".", 2)[-1]) is None
