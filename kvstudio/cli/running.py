@@ -134,7 +134,7 @@ def _watched(
     inputs: Inputs, config: LaunchConfig, binary: Binary, budget: Budget | None, options: LaunchOptions, title: str
 ) -> Run:
     """The launch on a thread of its own, so that Ctrl+C reaches us at once and the child is ended by the runner."""
-    progress, cancel = Progress(), threading.Event()
+    progress, cancel, over = Progress(), threading.Event(), threading.Event()
     finished: list[Run] = []
     failure: list[BaseException] = []
 
@@ -157,12 +157,15 @@ def _watched(
             )
         except BaseException as error:  # handed to the waiting thread, which raises it
             failure.append(error)
+        finally:
+            over.set()
 
     thread = threading.Thread(target=work, name="kvstudio-launch")
     thread.start()
-    while thread.is_alive():
+    # Not thread.join: where Ctrl+C interrupts that, Python 3.11 takes the thread for ended while it still runs.
+    while not over.is_set():
         try:
-            thread.join(0.2)
+            over.wait(0.2)
         except KeyboardInterrupt:
             cancel.set()
     progress.clear()
