@@ -122,12 +122,14 @@ def fits_by(plan: Plan) -> str | None:
     return None
 
 
-def walk_all(kind: str, walks: int, seed: int, names: tuple[str, ...], verbose: bool) -> None:
+def walk_all(kind: str, walks: int, seed: int, names: tuple[str, ...], seconds: float, verbose: bool) -> None:
     """Make the walks of one kind of world and print what came of them."""
     rng = random.Random(f"{seed} {kind}")
     ends, launches, causes, rules = Counter(), Counter(), Counter(), Counter()
     failed, began = 0, time.perf_counter()
-    for _ in range(walks):
+    made = 0
+    while made < walks and time.perf_counter() - began < seconds:
+        made += 1
         drawn = draw(rng, kind, names)
         plan = drawn.reality.walk(start(drawn.world, drawn.wanted))
         if plan.attempts[0].worked:
@@ -143,9 +145,9 @@ def walk_all(kind: str, walks: int, seed: int, names: tuple[str, ...], verbose: 
             if verbose:
                 sys.stdout.write(f"  {rule}: {drawn.label}\n")
     mean = sum(n * count for n, count in launches.items()) / max(1, failed)
-    seconds = time.perf_counter() - began
+    took = time.perf_counter() - began
     sys.stdout.write(
-        f"{kind}: {walks} walks in {seconds:.0f} s, {failed} of commands that fail\n"
+        f"{kind}: {made} walks in {took:.0f} s, {failed} of commands that fail\n"
         f"  ends      {dict(ends.most_common())}\n"
         f"  launches  mean {mean:.2f}, {dict(sorted(launches.items()))}\n"
         f"  causes    {dict(causes.most_common())}\n"
@@ -159,11 +161,12 @@ def main() -> None:
     parser.add_argument("--walks", type=int, default=2000, help="per kind of world")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--world", choices=WORLDS, action="append")
+    parser.add_argument("--seconds", type=float, default=600.0, help="at most, per kind of world")
     parser.add_argument("--verbose", action="store_true", help="name each walk that broke a rule")
     args = parser.parse_args()
     names = tuple(sorted(zoo.shapes()))
     for kind in args.world or WORLDS:
-        walk_all(kind, args.walks, args.seed, names, args.verbose)
+        walk_all(kind, args.walks, args.seed, names, args.seconds, args.verbose)
 
 
 if __name__ == "__main__":

@@ -137,21 +137,27 @@ class PageView(QScrollArea):
         column.addWidget(self._command)
 
     def _equivalents(self, equivalents: tuple[Equivalent, ...]) -> QWidget:
-        """A button for each program that takes these settings in its own words."""
+        """A button for each program that takes these settings in its own words, two in a row."""
         area = QWidget()
-        row = QHBoxLayout(area)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(Space.S)
-        row.addWidget(Label(text.tr("Copy for"), role="muted"))
-        for each in equivalents:
-            name = f"{each.program}, {each.where}"
-            button = push_button(name, "copy", name=f"copy {name}")
+        grid = QGridLayout(area)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setHorizontalSpacing(Space.S)
+        grid.setVerticalSpacing(Space.S)
+        grid.addWidget(Label(text.tr("Copy for"), role="muted"), 0, 0)
+        for i, each in enumerate(equivalents):
+            button = push_button(_short_name(each, equivalents), "copy", name=f"copy {each.program} {each.where}")
             button.setAutoDefault(False)
-            button.setToolTip("\n".join((each.text.rstrip(), *each.notes)))
+            button.setToolTip("\n".join((each.where, "", each.text.rstrip(), *each.notes)))
             button.clicked.connect(lambda _=False, words=each.text: QGuiApplication.clipboard().setText(words))
-            row.addWidget(button)
-        row.addStretch()
+            grid.addWidget(button, i // 2, 1 + i % 2)
+        grid.setColumnStretch(3, 1)
         return area
+
+
+def _short_name(one: Equivalent, every: tuple[Equivalent, ...]) -> str:
+    """The program, and what the text is where it takes more than one."""
+    alone = sum(each.program == one.program for each in every) == 1
+    return one.program if alone else f"{one.program} {one.where.split()[0]}"
 
 
 def _rows(facts: tuple[Fact, ...]) -> QWidget:
