@@ -198,7 +198,8 @@ def _read_swa(name: str, rule: Architecture, hp: HParams, keys: Keys) -> None:
     if swa is None or (name == "exaone4" and hp.n_layer != _EXAONE4_SWA_LAYERS):
         return
     width = _window(name, swa, hp, keys)
-    if width == 0:
+    may_be_off = swa.window in (Window.OPTIONAL, Window.UNLESS_ZERO)
+    if width == 0 and (may_be_off or not keys.has("attention.sliding_window")):
         return
     hp.n_swa = width
     hp.swa_kind = swa.kind
