@@ -169,15 +169,16 @@ def small() -> QWidget:
 
 def context() -> MainWindow:
     window = _window(65536, _HALVES)
+    window.show()
     window.work.chart.show_view(CONTEXT)
+    _wait(lambda: window.work.chart.context.chart.height() > 1)
     return window
 
 
 def choice() -> QWidget:
     """The foot of the view by context."""
     window = context()
-    window.show()
-    _settle(4000)
+    _settle(500)
     chart = window.work.chart.context.choice
     for area in window.findChildren(QScrollArea):
         if area.isAncestorOf(chart):
@@ -340,7 +341,7 @@ def main() -> int:
             story.make_home()
         scene = make()
         scene.show()
-        _settle(4000 if name in ("context", "overflow", "small") else 1500)
+        _settle(4000 if name in ("overflow", "small") else 1500)
         path = out / f"{name}-{options.scheme}.png"
         scene.grab().save(str(path))
         _quantise(path)

@@ -36,7 +36,7 @@ from kvstudio.work import task
 if TYPE_CHECKING:
     from kvstudio.ui.main_window import MainWindow
 
-_LOG_SHARE = 0.455
+_LOG_SHARE = 0.44
 DRY_RUN = "dry run"
 
 

@@ -50,7 +50,8 @@ class SettingsPanel(Surface):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent=parent)
         self.setObjectName("settingsPanel")
-        self.rows: dict[str, SettingRow] = {}
+        self._rows: dict[str, SettingRow] = {}
+        self._case = Case()
         self._short = False
         self._n_advanced = self._n_changed = 0
         self._build()
@@ -76,7 +77,7 @@ class SettingsPanel(Surface):
         self.slider.dragged.connect(lambda n: self.dragged.emit({"n_ctx": n}))
         self.slider.drag_ended.connect(self.drag_ended)
         self.slider.picked.connect(lambda n: self.edited.emit({"n_ctx": n}))
-        below = self.rows["n_ctx"].layout_below
+        below = self._rows["n_ctx"].layout_below
         below.setContentsMargins(Space.S, Space.XS + 2, 0, 0)
         below.addWidget(self.slider)
         self._column.addSpacing(Space.S - 2)
@@ -132,6 +133,29 @@ class SettingsPanel(Surface):
         column = QVBoxLayout(self._advanced)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(_ROW_GAP)
+        self._environment: EnvironmentEditor | None = None
+        self._column.addWidget(self._advanced)
+        self._on_more(False)
+
+    @property
+    def rows(self) -> dict[str, SettingRow]:
+        """Every row by field name."""
+        self._need_advanced()
+        return self._rows
+
+    @property
+    def environment(self) -> "EnvironmentEditor":
+        """Where variables are written."""
+        self._need_advanced()
+        assert self._environment is not None
+        return self._environment
+
+    def _need_advanced(self) -> None:
+        """Build the rows behind the toggle; they are many, and most windows never show them."""
+        if self._environment is not None:
+            return
+        column = self._advanced.layout()
+        assert isinstance(column, QVBoxLayout)
         for title, group in ADVANCED:
             label = SectionLabel(tr(title))
             label.setContentsMargins(0, Space.S, 0, 0)
@@ -141,21 +165,20 @@ class SettingsPanel(Surface):
         label = SectionLabel(tr("Environment variables"))
         label.setContentsMargins(0, Space.S, 0, 0)
         column.addWidget(label)
-        self.environment = EnvironmentEditor()
-        self.environment.edited.connect(self.env_edited)
-        column.addWidget(self.environment)
-        self._column.addWidget(self._advanced)
-        self._on_more(False)
+        self._environment = EnvironmentEditor()
+        self._environment.edited.connect(self.env_edited)
+        column.addWidget(self._environment)
+        self.show_case(self._case)
 
     def show_case(self, case: Case) -> None:
         """Draw every setting of the case."""
+        self._case = case
         said = setting_notes.notes(case)
-        changed = 0
         advanced = {setting.field for _, group in ADVANCED for setting in group}
-        for field, row in self.rows.items():
+        changed = sum(getattr(case.config, field) is not None for field in advanced - set(NOT_MARKED))
+        for field, row in self._rows.items():
             value = getattr(case.config, field)
             marked = value is not None and field not in NOT_MARKED
-            changed += marked and field in advanced
             row.show_value(
                 value,
                 setting_notes.shown_default(field, case.budget, BY_FIELD[field].default),
@@ -164,7 +187,8 @@ class SettingsPanel(Surface):
                 marked,
             )
         self._show_slider(case)
-        self.environment.show_env(case.config.env)
+        if self._environment is not None:
+            self._environment.show_env(case.config.env)
         self._n_changed = changed + len(case.config.env)
         self._n_advanced = len(advanced) + 1
         self._show_rest()
@@ -179,14 +203,14 @@ class SettingsPanel(Surface):
     def _row(self, field: str) -> SettingRow:
         row = SettingRow(BY_FIELD[field])
         row.edited.connect(self.edited)
-        self.rows[field] = row
+        self._rows[field] = row
         return row
 
     def _show_rest(self) -> None:
         """Rows that wait behind the toggle, and its words."""
-        waiting = [f for f in _FOLDED_FIRST if self._short and not self.rows[f].is_marked()]
+        waiting = [f for f in _FOLDED_FIRST if self._short and not self._rows[f].is_marked()]
         for field in _FOLDED_FIRST:
-            show(self.rows[field], field not in waiting or self.more.isChecked())
+            show(self._rows[field], field not in waiting or self.more.isChecked())
         total = tr("{} settings").format(self._n_advanced + len(waiting))
         changed = self._n_changed
         self._count.setText(f"{total}, " + (tr("{} changed").format(changed) if changed else tr("all default")))
@@ -201,6 +225,8 @@ class SettingsPanel(Surface):
             self._show_rest()
 
     def _on_more(self, on: bool) -> None:
+        if on:
+            self._need_advanced()
         self._advanced.setVisible(on)
         self.more.setIcon(icons.icon("chevron-down" if on else "chevron-right"))
         self._show_rest()

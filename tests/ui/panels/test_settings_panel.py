@@ -31,6 +31,8 @@ def panel(qtbot):
     qtbot.addWidget(made)
     made.resize(312, 700)
     made.show()
+    # Rows behind the toggle are built when they are asked for.
+    assert made.rows
     return made
 
 
@@ -236,3 +238,32 @@ def test_numbers_come_back(setting, value):
 def test_ratios_come_back(shares):
     setting = BY_FIELD["tensor_split"]
     assert parse_value(setting, format_value(setting, tuple(map(float, shares)))) == tuple(map(float, shares))
+
+
+def test_rows_behind_the_toggle_are_built_with_their_values(qtbot, opened_case):
+    made = SettingsPanel()
+    qtbot.addWidget(made)
+    made.show_case(opened_case)
+    assert made.findChild(QComboBox, "swa_full") is None
+    made.more.click()
+    assert made.findChild(QComboBox, "swa_full").currentData() is True
+    assert made.environment.field.toPlainText() == "GGML_X=1"
+
+
+@pytest.fixture
+def opened_case():
+    return Case(config=LaunchConfig(swa_full=True, env=(("GGML_X", "1"),)))
+
+
+def test_a_low_panel_puts_rows_behind_more_and_keeps_changed_ones(panel):
+    panel.show_case(Case(config=LaunchConfig(n_batch=1024)))
+    panel.resize(312, 400)
+    hidden = [name for name in ("main_gpu", "n_batch", "n_ubatch") if not panel.rows[name].isVisibleTo(panel)]
+    assert hidden == ["main_gpu", "n_ubatch"]
+    assert panel.more.text() == "More"
+    panel.more.click()
+    assert panel.rows["n_ubatch"].isVisibleTo(panel)
+    panel.more.click()
+    panel.resize(312, 700)
+    assert panel.rows["n_ubatch"].isVisibleTo(panel)
+    assert panel.more.text() == "Advanced"

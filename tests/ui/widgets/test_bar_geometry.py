@@ -1,6 +1,7 @@
 """Where the pieces of a bar go, without a window."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -159,3 +160,19 @@ def test_a_glide_stays_between_its_ends(t):
         low, high = sorted((one.used_bytes, two.used_bytes))
         assert low - 1 <= mid.used_bytes <= high + 1
         assert mid.failure == two.failure
+
+
+def test_an_axis_far_beyond_a_small_device_has_few_lines_and_no_label_touches_the_next():
+    small = replace(
+        samples.FITS.devices[0],
+        total_bytes=2 * GIB,
+        free_bytes=2 * GIB,
+        other_bytes=0,
+        model_bytes=18 * GIB,
+        kv_bytes=0,
+    )
+    for width in (420, 680):
+        axis = lay_out(replace(samples.FITS, devices=(small,)), width=width).axes[0]
+        assert 4 <= len(axis.ticks) <= 6
+        spans = [(t.x - measure(t.text) / 2, t.x + measure(t.text) / 2) for t in axis.ticks[1:] if t.text]
+        assert all(a[1] + geometry.TICK_AIR <= b[0] for a, b in pairwise(spans))
