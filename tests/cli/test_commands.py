@@ -190,6 +190,13 @@ def test_a_report_of_a_log_hides_the_home_folder(capsys, tmp_path, monkeypatch):
     assert "redacted" in err
 
 
+def test_resuming_without_a_kept_walk_says_so(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("KVSTUDIO_DATA", str(tmp_path))
+    code, out, err = run(capsys, "fix", "--resume", "--yes")
+    assert (code, out) == (2, "")
+    assert "no unfinished walk" in err
+
+
 def test_fix_by_budget_alone_launches_nothing_and_ends(capsys):
     words = (
         "--dry-run",

@@ -183,7 +183,7 @@ def tightest(budget: Budget | None) -> DeviceBudget | None:
 def _later(plan: Plan) -> tuple[Step, ...]:
     if plan.pending is None:
         return ()
-    steps = [Step(text.tr("Result: root cause and working command"))]
+    steps = [Step(text.tr("Verify with six checks")), Step(text.tr("Result: root cause and working command"))]
     if plan.pending.kind is not TrialKind.PUT_BACK:
         steps.insert(0, Step(text.tr("Put every other change back, one by one")))
     return tuple(steps)
