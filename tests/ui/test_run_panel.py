@@ -312,7 +312,7 @@ def test_each_end_is_told_in_the_strip_and_on_its_page(qtbot: QtBot, outcome: Ru
     panel.show_run(run, LINES)
     assert panel.checks.isVisible() is has_checks
     assert panel.log.card.isVisible() is not has_checks
-    assert any(figure.words == words for figure in panel.strip.figures())
+    assert any(figure.words == words for figure in panel.strip.figures)
     said = panel.checks.title if has_checks else panel.log.card.text()
     assert ("Verified" if outcome is RunOutcome.VERIFIED else f"It ended: {outcome}.") in said
 

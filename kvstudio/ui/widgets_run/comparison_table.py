@@ -21,7 +21,7 @@ from kvstudio.ui.panels.run_values import ComparisonRow
 from kvstudio.ui.text import kind_name, raw_bytes, tr
 from kvstudio.ui.theme import Space, Step, Theme, Weight
 from kvstudio.ui.widgets import patterns
-from kvstudio.ui.widgets.basic import Label, SectionLabel, Surface
+from kvstudio.ui.widgets.basic import Label, SectionLabel, Surface, plain_tooltip
 from kvstudio.units import MIB
 
 _ROW = 23
@@ -95,14 +95,22 @@ class ComparisonModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.ToolTipRole and index.column() in (ESTIMATED, MEASURED):
             size = row.estimated if index.column() == ESTIMATED else row.measured
             return raw_bytes(size) if size is not None else None
+        if role == Qt.ItemDataRole.ToolTipRole and index.column() == DEVICE and "[" in row.device:
+            return plain_tooltip(row.device)
         if role == Qt.ItemDataRole.ToolTipRole and index.column() == BUFFER:
             return kinds_words(row.kinds)
         return None
 
+    def _name(self, device: str) -> str:
+        """The server of a remote device is left to the tooltip where its short name tells it from the others."""
+        short = device.partition("[")[0]
+        alike = {row.device for row in self._rows if row.device.partition("[")[0] == short}
+        return short if len(alike) == 1 else device
+
     def _words(self, at: int, column: int) -> str:
         row = self._rows[at]
         if column == DEVICE:
-            return "" if at and self._rows[at - 1].device == row.device else row.device
+            return "" if at and self._rows[at - 1].device == row.device else self._name(row.device)
         if column == BUFFER:
             return kinds_words(row.kinds)
         if column == DIFFERENCE:

@@ -10,7 +10,7 @@ from kvstudio.ui.theme import Size, Space, Step
 from kvstudio.ui.widgets.basic import Label, LinkButton, SectionLabel
 from kvstudio.verify.options import DEFAULT_PROMPT, LaunchOptions
 
-_WIDTH = 380
+_WIDTH = 480
 _MOST = 10_000
 _LONGEST_S = 7 * 24 * 3600
 
@@ -94,6 +94,7 @@ class OptionsPopover(QFrame):
             box.setValue(value)
             box.blockSignals(False)
         self.prompt.setText(options.prompt)
+        self.prompt.setCursorPosition(0)
 
     def open_below(self, anchor: QWidget) -> None:
         """Show under a button, inside its screen."""
