@@ -32,7 +32,7 @@ from kvstudio.verify.values import MemorySample, Run, RunOutcome
 from kvstudio.verify.watch import ALLOCATING, PAUSE_S
 
 _IDLE_HEIGHT = 148
-_OPEN_HEIGHT = 372
+_OPEN_HEIGHT = 356
 _CLOCK_MS = 250
 _COMPARISON_WIDTH = 472
 
