@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,6 +75,28 @@ def test_mtp_block_of_glm4moe_keeps_cells_on_the_older_build() -> None:
     glm = model("glm4moe", nextn_predict_layers=1)
     assert len(specs(glm, build=10434)["kv"].widths) == 4
     assert len(specs(glm)["kv"].widths) == 3
+
+
+@pytest.mark.parametrize("name", ["deepseek2", "cohere2moe", "glm4", "exaone4"])
+def test_older_build_keeps_cells_for_mtp_blocks_it_cannot_run(name: str) -> None:
+    described = model(name, nextn_predict_layers=1, attention__sliding_window=64)
+    older, newer = specs(described, build=10434), specs(described)
+    assert sum(len(spec.widths) for spec in older.values()) == 4
+    assert sum(len(spec.widths) for spec in newer.values()) == 3
+
+
+def test_some_hybrids_keep_cells_for_mtp_blocks() -> None:
+    keys = {"nextn_predict_layers": 1, "attention__head_count_kv": (0, 8, 0, 8), "kda__head_dim": 64}
+    mla = {"attention__key_length_mla": 64, "attention__value_length_mla": 64, "attention__kv_lora_rank": 64}
+    kimi = specs(model("kimi-k3", **keys, **mla))["kv"]
+    assert [il for il, _, _ in kimi.widths] == [1, 3]
+    interval = specs(model("qwen35", nextn_predict_layers=1, full_attention_interval=2))["kv"]
+    assert [il for il, _, _ in interval.widths] == [1]
+
+
+def test_window_of_zero_tokens_holds_one_batch() -> None:
+    described = model("gpt-oss", attention__sliding_window=0)
+    assert specs(described, n_ctx=8192, n_ubatch=512)["kv_swa"].cells == 512
 
 
 def test_hybrid_layers_keep_cells_or_state() -> None:

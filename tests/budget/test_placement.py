@@ -168,6 +168,38 @@ def test_mtp_blocks_stay_in_the_file_unless_asked_for() -> None:
     assert names(put(model("glm4", nextn_predict_layers=1), gpus(8)), "blk.3.attn_q.weight") == []
 
 
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("cohere2moe", "nextn.shared_head_norm.weight"),
+        ("deepseek32", "exp_probs_b.bias"),
+        ("hy_v3", "ffn_up_exps.weight"),
+        ("step35", "attn_q_norm.weight"),
+    ],
+)
+def test_some_loaders_create_parts_of_a_skipped_mtp_block(name: str, tensor: str) -> None:
+    extra = ((f"blk.3.{tensor}", (512,), F32), ("blk.3.nextn.eh_proj.weight", (1024, 512), Q8_0))
+    keys = {"attention__sliding_window": 8, "attention__sliding_window_pattern": (1, 0, 1, 0)}
+    placed = put(model(name, nextn_predict_layers=1, extra_tensors=extra, **keys), gpus(8))
+    assert names(placed, f"blk.3.{tensor}") == ["CUDA0"]
+    assert names(placed, "blk.3.nextn.eh_proj.weight") == []
+
+
+def test_older_build_loads_joined_experts_of_a_skipped_mtp_block() -> None:
+    joined = "blk.3.ffn_gate_up_exps.weight"
+    described = model("qwen35moe", nextn_predict_layers=1, extra_tensors=((joined, (512, 64, 4), Q8_0),))
+    assert names(put(described, gpus(8), build=10434), joined) == ["CUDA0"]
+    assert names(put(described, gpus(8)), joined) == []
+
+
+def test_probe_of_a_recurrent_step_is_larger_than_a_small_device_binds() -> None:
+    first = (("blk.0.time_mix_first.weight", (64, 8), F32),)
+    described = model("rwkv6", extra_tensors=first, wkv__head_size=64)
+    software = Device("Vulkan0", "Vulkan", "llvmpipe (LLVM)", 8 * GIB, 8 * GIB)
+    assert names(put(described, (software,)), first[0][0]) != ["Vulkan0"]
+    assert names(put(described, gpus(8, backend="Vulkan")), first[0][0]) == ["Vulkan0"]
+
+
 def test_cuda_pads_the_columns_of_quantized_rows() -> None:
     odd = (("blk.0.extra.weight", (544, 8), Q8_0),)
     plain, padded = model(), model(extra_tensors=odd)
