@@ -11,7 +11,7 @@ from kvstudio.ui.wizard.values import Action, RunState
 from kvstudio.ui.wizard.wizard import FixWizard, first_plan
 from kvstudio.verify.values import Check, PrintedBuffer, Run, RunOutcome
 from kvstudio.work.launch_worker import LaunchWorker
-from tests.advise.world import Reality, device
+from tests.advise.world import Reality, binary, device
 from tests.budget import zoo
 
 WANTED = LaunchConfig(model_path="m.gguf", fit=False, n_gpu_layers=99, n_ctx=131072)
@@ -67,14 +67,14 @@ def launcher(world):
 
 @pytest.fixture
 def make(qtbot, case, world, tmp_path):
-    def made(launch=None, **options):
+    def made(launch=None, show_baseline=False, **options):
         window = FixWizard(
             case, worker=LaunchWorker(launch=launch or launcher(world)), folder=tmp_path / "history", **options
         )
         qtbot.addWidget(window)
         window.show()
         qtbot.waitUntil(lambda: window.plan is not None, timeout=20000)
-        if Action.NEXT in window.offered():
+        if Action.NEXT in window.offered() and not show_baseline:
             press(qtbot, window, Action.NEXT)
         return window
 
@@ -163,3 +163,50 @@ def test_a_failed_run_of_the_same_settings_is_not_made_again(case, world):
     assert [a.run_number for a in after.attempts] == [4]
     other = case.replace(runs=(finished(WANTED.evolve(n_ctx=1024), 4, RunOutcome.FAILED, diagnosis),))
     assert first_plan(other).attempts == ()
+
+
+def test_a_try_with_another_build_runs_that_build(qtbot, make, case):
+    old = binary("/old/llama-server", 11000)
+    roomy = World(case.model, (device(0, 24),), binaries=(old,))
+    reality, used = Reality(roomy, broken=("llama-server",)), []
+
+    def launch(config, program, *, options, **_):
+        used.append(program)
+        worked, diagnosis, printed = reality.run(config)
+        outcome = RunOutcome.VERIFIED if worked else RunOutcome.FAILED
+        return finished(config, options.number, outcome, diagnosis, tuple(printed.items()))
+
+    window = make(launch, plan=start(roomy, WANTED.evolve(n_ctx=8192)))
+    while window.plan.verdict is None:
+        runs = len(window.plan.attempts) + 1
+        press(qtbot, window, Action.TRY)
+        qtbot.waitUntil(lambda runs=runs: ready(window, runs) and window.offered() != (Action.CLOSE,), timeout=20000)
+    assert used[-1] is old
+    assert window.plan.verdict.root_cause.variable == "binary"
+
+
+def test_an_unfinished_walk_is_offered_again(qtbot, make):
+    window = make()
+    press(qtbot, window, Action.TRY)
+    qtbot.waitUntil(lambda: ready(window, 1) and Action.TRY in window.offered(), timeout=20000)
+    tried = window.plan.attempts
+    qtbot.waitUntil(lambda: any((window._folder.parent / "walks").glob("*.json")), timeout=5000)
+    window.close()
+    again = make(show_baseline=True)
+    assert again.offered() == (Action.AGAIN, Action.NEXT)
+    assert again.plan.attempts == tried
+    press(qtbot, again, Action.AGAIN)
+    qtbot.waitUntil(lambda: again.offered() == (Action.NEXT,), timeout=20000)
+    assert again.plan.attempts == ()
+
+
+def test_reasons_are_told_and_left_again(qtbot, make):
+    window = make()
+    press(qtbot, window, Action.TRY)
+    qtbot.waitUntil(lambda: ready(window, 1) and Action.WHY_NOT in window.offered(), timeout=20000)
+    proposed = window.plan.pending
+    press(qtbot, window, Action.WHY_NOT)
+    qtbot.waitUntil(lambda: window.offered() == (Action.BACK,), timeout=20000)
+    press(qtbot, window, Action.BACK)
+    assert Action.TRY in window.offered()
+    assert window.plan.pending == proposed
