@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, Signal
 
 from kvstudio.budget.values import Budget
+from kvstudio.case import evolve as evolving
 from kvstudio.case import overhead
 from kvstudio.case.overhead import Overheads
 from kvstudio.case.values import Case
@@ -92,12 +93,14 @@ class Launching(QObject):
 
     def _go(self, case: Case, number: int, folder: str | None) -> None:
         assert case.model is not None
-        self._number, self._lines, self._budget = number, [], case.budget
+        self._number, self._lines = number, []
+        # Where an earlier run has put printed sizes in the budget, they are not what is compared with this run's.
+        self._budget = evolving.budget_of(case.replace(runs=(), checked=None))
         options = replace(self.options, number=number, log_dir=folder)
         self._say_spellings(case)
         totals = tuple((d.name, d.total_bytes) for d in case.chosen_devices)
         self._panel.show_running(number, has_recurrent(case), case.model.name, totals)
-        if self.worker.start(case.config, case.binary, options, case.budget, case.machine):
+        if self.worker.start(case.config, case.binary, options, self._budget, case.machine):
             self.running_changed.emit(True)
 
     def _say_spellings(self, case: Case) -> None:

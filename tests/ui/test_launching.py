@@ -1,10 +1,12 @@
 """A test launch in the window: panel, history, case and polling follow it from start to end."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QSettings
 
+from kvstudio.budget.values import Provenance
 from kvstudio.case.history import History
 from kvstudio.devices.values import Device, Machine
 from kvstudio.launch.binary import Binary
@@ -14,7 +16,7 @@ from kvstudio.ui.launching import history_folder
 from kvstudio.ui.main_window import MainWindow
 from kvstudio.ui.preferences import Preferences
 from kvstudio.units import GIB
-from kvstudio.verify.values import Run, RunOutcome
+from kvstudio.verify.values import PrintedBuffer, Run, RunOutcome
 from kvstudio.work.launch_worker import LaunchWorker
 
 TINY = str(Path(__file__).parent.parent / "data" / "headers" / "tiny.gguf")
@@ -142,3 +144,19 @@ def test_an_earlier_run_is_compared_from_the_verified_page(window, qtbot, monkey
     qtbot.waitUntil(lambda: bool(window.store.case.runs))
     window.work.run_panel.compare_requested.emit(7)
     assert asked == [(7, window.store.case.runs[-1].number)]
+
+
+def test_a_run_is_compared_with_the_estimate_even_after_an_earlier_one_was_measured(window, qtbot):
+    given = []
+
+    def launch(config, binary, *, options, budget, **_):
+        given.append({b.provenance for b in budget.buffers})
+        printed = (PrintedBuffer("CUDA0", "CUDA0", "kv", 1 << 20, 1),)
+        return replace(run_of(config, options, RunOutcome.VERIFIED), buffers=printed, binary=binary)
+
+    use(window, launch)
+    for n_runs in (1, 2):
+        window.launch()
+        qtbot.waitUntil(lambda n_runs=n_runs: len(window.store.case.runs) == n_runs and not window.is_running)
+    assert any(b.provenance is Provenance.MEASURED for b in window.store.case.budget.buffers)
+    assert Provenance.MEASURED not in given[1]

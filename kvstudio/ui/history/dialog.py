@@ -27,7 +27,7 @@ class HistoryDialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle(tr("History"))
         self.setObjectName("historyDialog")
-        self.resize(1200, 720)
+        self.resize(1240, 760)
         self.setMinimumSize(860, 480)
         self._folder = folder
         self._wanted: tuple[int, ...] = ()

@@ -82,10 +82,17 @@ def change_rows(found: Comparison) -> tuple[tuple[str, ...], ...]:
 def size_rows(found: Comparison) -> tuple[tuple[str, ...], ...]:
     """(device, buffer, estimated, printed, estimated, printed, difference of what was printed)."""
     rows, last = [], ""
+    names = _short_names(tuple(dict.fromkeys(row.device for row in found.sizes)))
     for row in found.sizes:
-        rows.append(("" if row.device == last else row.device, *_size_words(row)))
+        rows.append(("" if row.device == last else names[row.device], *_size_words(row)))
         last = row.device
     return tuple(rows)
+
+
+def _short_names(devices: tuple[str, ...]) -> dict[str, str]:
+    """`RPC0` for `RPC0[host:port]` where that tells it from the others."""
+    short = [device.partition("[")[0] for device in devices]
+    return {device: name if short.count(name) == 1 else device for device, name in zip(devices, short, strict=True)}
 
 
 def _size_words(row: SizeRow) -> tuple[str, ...]:
