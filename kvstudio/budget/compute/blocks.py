@@ -42,6 +42,8 @@ class Blocks(Graph):
         self.embd: Tensor | None = None
         self.tokens: Tensor | None = None
         self.prefix = ""
+        #: Layers that use the weights of another.
+        self.twins: dict[int, int] = {}
         self._closed = 0
         self.fused_attention: list[tuple[Tensor, int]] = []
         self._pins = reserve.n_tokens < 32 or reserve.full_offload
@@ -56,11 +58,12 @@ class Blocks(Graph):
 
     def w(self, il: int, name: str, suffix: str = "weight") -> Tensor | None:
         """A weight of a layer; a few are stored without their suffix."""
+        il = self.twins.get(il, il)
         found = self.r.weight(f"{self.prefix}blk.{il}.{name}.{suffix}")
         return self.r.weight(f"blk.{il}.{name}") if found is None and suffix == "weight" else found
 
     def b(self, il: int, name: str) -> Tensor | None:
-        return self.r.weight(f"{self.prefix}blk.{il}.{name}.bias")
+        return self.r.weight(f"{self.prefix}blk.{self.twins.get(il, il)}.{name}.bias")
 
     def need(self, il: int, name: str) -> Tensor:
         """A weight the graph cannot do without; a missing one is a file we do not understand."""
@@ -654,8 +657,8 @@ class Blocks(Graph):
 #: Architectures that rotate positions in sections (four position ids per token).
 M_ROPE = frozenset(
     {"qwen2vl", "qwen3vl", "qwen3vlmoe", "paddleocr", "glm4", "glm4moe", "qwen35", "qwen35moe", "hunyuan_vl",
-     "hunyuan-vl", "cogvlm"}
+     "hunyuan-vl", "cogvlm", "qwen3tts"}
 )  # fmt: skip
-ALWAYS_M_ROPE = frozenset({"qwen2vl", "qwen3vl", "qwen3vlmoe", "paddleocr", "qwen35", "qwen35moe"})
+ALWAYS_M_ROPE = frozenset({"qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen3tts", "paddleocr", "qwen35", "qwen35moe"})
 #: Architectures that soft-cap attention scores inside the attention block.
 SOFT_CAP = frozenset({"gemma2"})

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvstudio.budget.compute.backend import Backend
-from kvstudio.budget.compute.inputs import Reserve
+from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE, Reserve
 from kvstudio.budget.compute.layers import Kept, kept_layers
 from kvstudio.budget.compute.simulate import (
     Simulated,
@@ -140,7 +140,12 @@ _MET = frozenset({"Vulkan", "RPC"})
 
 
 def _approximate(placement: Placement, reserve: Reserve) -> bool:
-    """Is a backend, or the mix of a quantized cache with a relative position bias on a device, not confirmed?"""
+    """Is a backend, or an operation that device and host share in an order of their own, not confirmed?
+
+    The latter: a quantized cache with a relative position bias, and DeepSeek V4 before its operations were merged.
+    """
     biased = reserve.arch in ("t5", "t5encoder") and bool(placement.traits)
+    if reserve.arch == "deepseek4" and reserve.config.build < MIXED_BATCH_SINCE and placement.traits:
+        return True
     quantized = reserve.type_k != F16 or reserve.type_v != F16
     return (biased and quantized) or any(traits.backend not in _MET for traits in placement.traits)

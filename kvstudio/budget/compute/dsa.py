@@ -5,11 +5,14 @@ Source: src/models (deepseek32, glm-dsa), llama-graph.cpp build_attn for k_dsa, 
 
 from kvstudio.budget.compute.blocks import AttnInput, Blocks
 from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE
-from kvstudio.budget.compute.mla import MlaDecoder
+from kvstudio.budget.compute.mla import MlaDecoder, latent_attention
 from kvstudio.budget.compute.tensor import F32, I64, Tensor
 
 
 class DsaDecoder(MlaDecoder):
+    #: Whether the indexer's rows are turned by a fixed matrix before they are compared.
+    rotates_keys = True
+
     def __init__(self, g: Blocks) -> None:
         super().__init__(g)
         r = g.r
@@ -41,7 +44,6 @@ class DsaDecoder(MlaDecoder):
         low = g.build_norm(low, g.w(il, "attn_q_a_norm"), None, "rms", il)
         if g.w(il, "indexer.attn_q_b") is not None and self.is_full(il):
             self.chosen = self.pick(il, cur, low)
-        assert self.chosen is not None
         layer = g.r.layers[il]
         n_head, nope = layer.n_head, self.head_k - self.rope_dim
         q = g.mul_mat(g.need(il, "attn_q_b"), low)
@@ -53,7 +55,15 @@ class DsaDecoder(MlaDecoder):
         q = g.concat(g.permute(q_nope, 0, 2, 1, 3), q_pe, 0)
         v = g.reshape(latent, self.latent, 1, g.nt)
         k = g.concat(v, k_pe, 0)
+        return self.output(il, self.attend_cells(il, q, k, v), cur)
+
+    def attend_cells(self, il: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return self.sparse(il, q, k, v)
+
+    def output(self, il: int, attended: Tensor, cur: Tensor) -> Tensor:
+        """The attention's result, projected; `cur` is what it was computed from."""
+        g = self.g
+        return g.project(attended, g.need(il, "attn_output"), None, g.w(il, "attn_output", "scale"))
 
     def is_full(self, il: int) -> bool:
         full = self.g.model.hparams.get("indexer_full")
@@ -67,7 +77,8 @@ class DsaDecoder(MlaDecoder):
         k = g.mul_mat(g.need(il, "indexer.attn_k"), cur)
         k = g.build_norm(k, g.w(il, "indexer.k_norm"), g.b(il, "indexer.k_norm"), "layer", il)
         k = self.turned(g.reshape(k, n, 1, nt))
-        q, k = g.mul_mat(inp.k_rot, q), g.mul_mat(inp.k_rot, k)
+        if self.rotates_keys:
+            q, k = g.mul_mat(inp.k_rot, q), g.mul_mat(inp.k_rot, k)
         cache = g.k_cache(inp, il, n)
         g.expand(g.store_k(inp, k, il, cache))
         weights = g.mul_mat(g.need(il, "indexer.proj"), cur)
@@ -103,7 +114,7 @@ class DsaDecoder(MlaDecoder):
         score = g.cont(g.permute(score, 2, 1, 0, 3))
         return g.add(score, inp.mask)
 
-    def sparse(self, il: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def sparse(self, il: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None) -> Tensor:
         g, inp, chosen = self.g, self.base, self.chosen
         assert inp is not None and inp.mask is not None and chosen is not None
         g.expand(q, v, k)
@@ -112,8 +123,7 @@ class DsaDecoder(MlaDecoder):
         mask = self.masked(inp.mask, chosen)
         keys = g.cached_k(inp, il, k.ne[0], k.ne[1], cache)
         values = g.view(keys, (v.ne[0], *keys.ne[1:]), keys.nb[1:])
-        cur = g.mha(q, keys, values, mask, v_mla=g.need(il, "attn_v_b"), il=il)
-        return g.project(cur, g.need(il, "attn_output"), None, g.w(il, "attn_output", "scale"))
+        return g.mha(q, keys, values, mask, sinks=sinks, v_mla=g.need(il, "attn_v_b"), il=il)
 
     def masked(self, mask: Tensor, chosen: Tensor) -> Tensor:
         """The mask with everything closed but the chosen cells."""
@@ -130,8 +140,50 @@ class DsaDecoder(MlaDecoder):
         return g.add(opened, mask)
 
 
+class Dots3(DsaDecoder):
+    """Layers with a window attend to a latent cache of their own; every head's result is gated."""
+
+    def __init__(self, g: Blocks) -> None:
+        super().__init__(g)
+        r = g.r
+        own = (self.latent, self.head_k, self.head_v)
+        names = ("kv_lora_rank", "key_length_mla", "value_length_mla")
+        windowed = tuple(r.whole(f"attention.{name}_swa") for name in names)
+        self.sizes = (own, windowed)
+
+    def attention_inputs(self) -> None:
+        super().attention_inputs()
+        self.swa = self.g.attn_input(swa=True, k_only=True, rot=False)
+
+    def attention(self, il: int, cur: Tensor) -> Tensor:
+        self.latent, self.head_k, self.head_v = self.sizes[self.g.r.layers[il].is_swa]
+        return super().attention(il, cur)
+
+    def is_full(self, il: int) -> bool:
+        return not self.g.r.layers[il].is_swa
+
+    def compressed(self, il: int, cur: Tensor, *, rotate: bool = True) -> tuple[Tensor, Tensor]:
+        g = self.g
+        assert self.pos is not None
+        latent, k_pe = super().compressed(il, cur, rotate=False)
+        return latent, g.rope(g.build_norm(k_pe, g.w(il, "attn_k_norm"), None, "rms", il), self.pos)
+
+    def attend_cells(self, il: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        g = self.g
+        if not g.r.layers[il].is_swa:
+            return self.sparse(il, q, k, v)
+        assert self.swa is not None
+        return latent_attention(g, self.swa, il, q, k, v, g.need(il, "attn_v_b"))
+
+    def output(self, il: int, attended: Tensor, cur: Tensor) -> Tensor:
+        g, n_head, rows = self.g, self.g.r.layers[il].n_head, attended.ne[1]
+        gate = g.reshape(g.unary(g.mul_mat(g.need(il, "attn_gate"), cur)), 1, n_head, rows)
+        gated = g.mul(g.reshape(attended, self.head_v, n_head, rows), gate)
+        return super().output(il, g.reshape(gated, self.head_v * n_head, rows), cur)
+
+
 def build(g: Blocks) -> None:
     DsaDecoder(g).build()
 
 
-BUILDERS = {"deepseek32": build, "glm-dsa": build}
+BUILDERS = {"deepseek32": build, "glm-dsa": build, "dots3note": lambda g: Dots3(g).build()}

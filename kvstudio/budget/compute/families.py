@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from kvstudio.budget.compute import dsa, dsv4, encoder, gemma, hybrid, mla, msa, mtp, rwkv, variants
+from kvstudio.budget.compute import cycles, dsa, dsv4, encoder, gemma, hy_v4, hybrid, mla, msa, mtp, rwkv, variants
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
 
@@ -98,7 +98,6 @@ STYLES: dict[str, Style] = {
     "arcee": Style(rope_factors=True, act="relu_sqr"),
     "arctic": Style(residual="arctic", attn_out_bias=False),
     "apertus": Style(rope_factors=True, act="xielu"),
-    "openelm": Style(attn_out_bias=False),
     "cogvlm": Style(attn_out_bias=False),
     "maple": Style(rope="swa", attn_out_bias=False),
     "mellum": Style(),
@@ -128,9 +127,11 @@ def build(g: Blocks) -> bool:
 BUILDERS: dict[str, Callable[[Blocks], None]] = {
     "deepseek2": mla.build,
     "deepseek4": dsv4.build,
+    "hy_v4": hy_v4.build,
     "minimax-m3": msa.build,
     "gemma3n": gemma.gemma3n,
     "gemma4": gemma.gemma4,
+    **cycles.BUILDERS,
     **dsa.BUILDERS,
     **encoder.BUILDERS,
     **hybrid.BUILDERS,

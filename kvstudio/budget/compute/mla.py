@@ -116,6 +116,7 @@ def latent_attention(
     v_mla: Tensor | None,
     *,
     mask: Tensor | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Attention over a K-only cache: V is a view of the cached rows."""
     if inp.k_rot is not None:
@@ -126,7 +127,7 @@ def latent_attention(
     g.expand(g.store_k(inp, k, il, cache))
     keys = g.cached_k(inp, il, k.ne[0], k.ne[1], cache)
     values = g.view(keys, (v.ne[0], *keys.ne[1:]), keys.nb[1:])
-    return g.mha(q, keys, values, inp.mask if mask is None else mask, v_mla=v_mla, il=il)
+    return g.mha(q, keys, values, inp.mask if mask is None else mask, sinks=sinks, v_mla=v_mla, il=il)
 
 
 def build(g: Blocks) -> None:

@@ -9,7 +9,7 @@ from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
 from kvstudio.budget.compute.mla import STYLE as MLA_STYLE
 from kvstudio.budget.compute.mla import MlaDecoder
-from kvstudio.budget.compute.tensor import Tensor
+from kvstudio.budget.compute.tensor import F32, Tensor
 
 _SOFT_CAP_OPS = 3
 #: Mixture sizes of Llama 4 whose Q and K are normalised.
@@ -213,6 +213,66 @@ class PlainMla(MlaDecoder):
         g.logits(g.scale(cur))
 
 
+class Chameleon(Decoder):
+    """Norms before or, in the larger model, behind the branches; logits of image tokens are overwritten."""
+
+    _FIRST_IMAGE, _LAST_IMAGE = 4, 8196
+
+    def layer(self, il: int, inp: Tensor) -> Tensor:
+        if not self.g.r.key("swin_norm"):
+            return super().layer(il, inp)
+        cur, inp = self.select(il, self.attention(il, inp), inp)
+        cur = self.normed(cur, il, "attn_norm")
+        mid = self.g.add(cur, inp)
+        return self.g.add(self.normed(self.feed_forward(il, cur), il, "ffn_norm"), mid)
+
+    def finish(self, cur: Tensor) -> None:
+        g = self.g
+        cur = g.build_norm(cur, g.r.weight("output_norm.weight"), None, "rms", -1)
+        g.embd = cur
+        cur.is_output = True
+        cur = g.mm(g.top("output.weight"), cur, g.r.weight("output.scale"))
+        hidden = g.op("CLAMP", g.new(F32, self._LAST_IMAGE - self._FIRST_IMAGE))
+        cur = g.op("SET", cur, hidden)
+        cur.is_output = True
+        g.expand(cur)
+
+
+class Talkie(Decoder):
+    """Norms without weights, and the normalised embedding added again behind every layer."""
+
+    def begin(self) -> Tensor:
+        g = self.g
+        self.skip = g.rms_norm(g.inp_embd())
+        self.pos = g.inp_pos()
+        self.attention_inputs()
+        self.out_ids = g.inp_out_ids()
+        return self.skip
+
+    def layer(self, il: int, inp: Tensor) -> Tensor:
+        g = self.g
+        cur, inp, skip = self.select(il, self.attention(il, g.rms_norm(inp)), inp, self.skip)
+        mid = g.add(cur, inp)
+        cur = g.add(g.ffn(il, g.rms_norm(mid), "silu"), mid)
+        return g.add(cur, g.mul(skip, g.need(il, "layer_output_scale")))
+
+    def position(self, il: int, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        g = self.g
+        q, k = super().position(il, q, k)
+        return g.build_norm(q, g.w(il, "attn_q_norm"), None, "rms", il), g.rms_norm(k)
+
+
+class OpenElm(Decoder):
+    """The residual is picked and added before the attention's result."""
+
+    def layer(self, il: int, inp: Tensor) -> Tensor:
+        g = self.g
+        cur = self.attention(il, self.normed(inp, il, "attn_norm"))
+        inp, cur = self.select(il, inp, cur)
+        mid = g.add(inp, cur)
+        return g.add(self.feed_forward(il, self.normed(mid, il, "ffn_norm")), mid)
+
+
 def _caps(g: Blocks) -> int:
     return _SOFT_CAP_OPS if g.r.number("final_logit_softcapping") else 0
 
@@ -249,6 +309,10 @@ BUILDERS: dict[str, Callable[[Blocks], None]] = {
     "deci": lambda g: Deci(g, Style(rope_factors=True)).build(),
     "qwen3vl": lambda g: Deepstack(g, Style()).build(),
     "qwen3vlmoe": lambda g: Deepstack(g, Style()).build(),
+    "qwen3tts": lambda g: Deepstack(g, Style()).build(),
+    "chameleon": lambda g: Chameleon(g, Style(qk_norm_kind="layer", attn_out_bias=False)).build(),
+    "talkie": lambda g: Talkie(g, Style(qk_norm="none", attn_out_bias=False, head_extra=1)).build(),
+    "openelm": lambda g: OpenElm(g, Style(attn_out_bias=False)).build(),
     "dream": lambda g: NoCache(g, Style()).build(),
     "llada": lambda g: NoCache(g, Style(attn_out_bias=False)).build(),
     "llada-moe": lambda g: NoCache(g, Style(norm_w=False, attn_out_bias=False)).build(),
