@@ -21,6 +21,8 @@ HEAD, TAIL, AROUND = 2000, 2000, 400
 #: Lines alike but for digits are read this often; of more only the last is.
 SAME = 400
 MAX_SHAPES, MAX_KEPT = 50_000, 60_000
+#: Lines repeat when fewer than one in this many is new.
+FEW = 10
 #: Count of a shape that no word is in.
 DULL = -1
 #: A line longer than MAX_LINE is read in windows.
@@ -101,6 +103,7 @@ class _Scanner:
         self._count: dict[bytes, int] = {}
         self._latest: dict[bytes, tuple[int, bytes]] = {}
         self._open = False
+        self._repeats = True
 
     def scan(self, data: bytes, *, ends: bool) -> None:
         """Read a block of whole lines; without `ends` its last line goes on in the next block."""
@@ -112,18 +115,43 @@ class _Scanner:
             end = _line_end(data, at)
             self._line(number, data[at:end])
             number, at = number + 1, end + 1
-        self._sieved(data, at, number)
+        if self._repeats and at < len(data):
+            self._each(data[at:].removesuffix(b"\n"), number)
+        elif at < len(data):
+            self._sieved(data, at, number)
         n_ends = data.count(b"\n")
         self.number = (self.number if self._open else self.number + 1) + n_ends - ends
         self._open = not ends
 
+    def _each(self, data: bytes, first: int) -> None:
+        """Read all lines: cheap as long as most are like one before but for digits."""
+        shapes = data.translate(None, _DIGITS).split(b"\n")
+        counts, latest = self._count.get, self._latest
+        n_new = 0
+        for number, (raw, shape) in enumerate(zip(data.split(b"\n"), shapes, strict=True), first):
+            count = counts(shape)
+            if count is None:
+                n_new += 1
+                self._new(number, raw, shape)
+            elif count > SAME:
+                latest[shape] = (number, raw)
+            elif count >= 0:
+                self._count[shape] = count + 1
+                self._read(number, raw)
+        self._repeats = n_new * FEW < len(shapes)
+
     def _sieved(self, data: bytes, at: int, number: int) -> None:
         """Read the lines from `at` on that may hold a word; the others are never cut out."""
-        for start in self._sieve.starts(data):
+        starts = self._sieve.starts(data)
+        known = len(self._count)
+        for start in starts:
             if start >= at:
                 number += data.count(b"\n", at, start)
                 at = start
                 self._line(number, data[start : _line_end(data, start)])
+        # Most lines passed and few of them were new: they repeat, and to compare shapes is cheaper.
+        n_lines = data.count(b"\n")
+        self._repeats = len(starts) * 2 > n_lines and known < MAX_SHAPES and (len(self._count) - known) * FEW < n_lines
 
     def _line(self, number: int, raw: bytes) -> None:
         shape = raw.translate(None, _DIGITS)
