@@ -66,7 +66,7 @@ def _build(args: argparse.Namespace) -> tuple[Report, Case | None]:
     if config is None:
         raise ConfigError("nothing to report on.", "Give --log LOG, --case FILE or a command line after --.")
     binary = choose_binary(config)
-    machine = live_machine(binary, config.env)
+    machine = live_machine(binary, config.env, config.rpc)
     case = evolve(
         Case(),
         config=config,
