@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kvstudio.launch.argv import arranged, build_argv, parse_argv
 from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import Arg, LaunchConfig
-from kvstudio.launch.flags import Flag, flags_of, plain
+from kvstudio.launch.flags import SECRET_FLAGS, Flag, flags_of, plain
 
 #: More layers than any model has: what `all` was before the word existed.
 ALL_LAYERS = 999
@@ -112,7 +112,9 @@ def _other_spelling(flag: Flag, name: str, binary: Binary) -> str | None:
 
 
 def _left_out(arg: Arg, value: object, binary: Binary) -> _Step:
-    typed = " ".join(arg.tokens)
+    # What is said of an option may end in a screenshot or a log: a secret is named, never shown.
+    secret = plain(arg.tokens[0]) in SECRET_FLAGS
+    typed = arg.tokens[0] if secret else " ".join(arg.tokens)
     if arg.field is not None and value in _DEFAULTS.get(arg.field, ()):
         return _Step((), f"{typed} was left out: {binary.title} always does that")
     return _Step((), f"{typed} was left out: {binary.title} has no such option", lost=True)

@@ -114,3 +114,10 @@ def test_a_test_launch_is_spelled_for_its_binary_unless_something_would_be_lost(
     assert build_argv(config_to_test(config, NEW, 1))[3:7] == ("-lm", "none", "-fa", "on")
     lossy = parse_argv(split_command("llama-server -m a -ot exps=CPU -ngl all"))
     assert build_argv(config_to_test(lossy, OLD, 1))[1:7] == ("-m", "a", "-ot", "exps=CPU", "-ngl", "all")
+
+
+def test_a_secret_that_is_left_out_is_named_but_not_shown() -> None:
+    _, result = translated("-m a --api-key tops3cret", OLD)
+    said = " ".join((*result.notes, *result.lost))
+    assert "--api-key" in said
+    assert "tops3cret" not in said
