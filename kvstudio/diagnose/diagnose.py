@@ -1,12 +1,14 @@
 """Lines and events of a log, and a budget if there is one, to the one line that decided and what it means."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kvstudio.budget.values import Budget
+from kvstudio.diagnose import children, failure, memory, quiet, refusal
 from kvstudio.diagnose import facts as run_facts
-from kvstudio.diagnose import failure, memory, quiet, refusal
+from kvstudio.diagnose.quoting import Texts
 from kvstudio.diagnose.timeline import last_run
-from kvstudio.diagnose.values import Diagnosis
+from kvstudio.diagnose.values import Diagnosis, Outcome
 from kvstudio.runlog.parse import parse
 from kvstudio.runlog.values import LogEvent, LogLine
 
@@ -18,10 +20,23 @@ def diagnose(
 
     `lines` may be a part of the log: those that are quoted are looked up by number. `events` default to what `lines`
     state. An unresolved refusal of memory decides; then what ended the run otherwise; then a refusal that was
-    overcome; else nothing failed, or the reason is not in the text.
+    overcome; else nothing failed, or the reason is not in the text. Of servers whose lines a router mixed, the last
+    that failed is told.
     """
-    run = last_run(parse(lines) if events is None else events)
     texts = {line.number: line for line in lines}
+    events = parse(lines) if events is None else events
+    parts = children.split(events, texts)
+    found = [_one(part, texts, budget) for part in parts] if len(parts) > 1 else []
+    failed = [diagnosis for diagnosis in found if diagnosis.outcome is Outcome.FAILED]
+    if not failed:
+        return _one(events, texts, budget)
+    chosen = failed[-1]
+    note = f"The text mixes the lines of {len(parts)} servers that a router started; this is about one of them."
+    return replace(chosen, notes=(*chosen.notes, note))
+
+
+def _one(events: Sequence[LogEvent], texts: Texts, budget: Budget | None) -> Diagnosis:
+    run = last_run(events)
     facts = run_facts.gather(run)
     found = failure.find(run)
     if found is not None and not (found.resolved and memory.ended_otherwise(run, found)):
