@@ -52,9 +52,12 @@ def release(record: Record) -> Competitor | None:
 
 def beyond_settings(record: Record) -> Trial | None:
     """The next step for a launch that should fit: another backend, one slot, another build; None when it should not."""
-    if not should_fit(record):
-        return None
-    return _other_backend(record) or _one_slot(record) or other_binary(record)
+    if should_fit(record):
+        return _other_backend(record) or _one_slot(record) or other_binary(record)
+    # A command that is too large may be refused for another reason as well, which shows once it is smaller.
+    later = range(record.start_index + 1, len(record.attempts))
+    parent = next((i for i in later if should_fit(record, record.attempts[i])), None)
+    return other_binary(record, parent) if parent is not None else None
 
 
 def _other_backend(record: Record) -> Trial | None:
@@ -111,17 +114,19 @@ def _one_slot(record: Record) -> Trial | None:
     )  # fmt: skip
 
 
-def other_binary(record: Record) -> Trial | None:
-    """The same command with another build; the first one not tried yet."""
+def other_binary(record: Record, parent: int | None = None) -> Trial | None:
+    """The command as given, or the one of `parent`, with another build: the first one not tried yet."""
+    base = record.start_index if parent is None else parent
+    given = record.attempts[base].trial.config
     if record.tries(TrialKind.BINARY) >= MAX_BINARIES or record.was_skipped(TrialKind.BINARY, "binary"):
         return None
     for binary in record.world.binaries:
-        config = record.wanted.evolve(program=binary.path)
+        config = given.evolve(program=binary.path)
         if binary.path == record.wanted.program or record.was_tried(config):
             continue
         why = f"The same command with {binary.title}: if that works, the difference is between the builds."
         return Trial(
-            TrialKind.BINARY, config, record.start_index, "binary", record.wanted.program, binary.path,
+            TrialKind.BINARY, config, base, "binary", record.wanted.program, binary.path,
             f"With {binary.title}", why, "another build of llama.cpp", record.estimate(config), record.freed,
         )  # fmt: skip
     return None

@@ -137,11 +137,17 @@ def _of_kind(budget: Budget | None, device: str, kind: BufferKind) -> int:
     return next((place.of(kind) or 0 for place in places if place.name == device), 0)
 
 
-def should_fit(record: Record) -> bool:
-    """Whether the launch was refused memory although the numbers leave clear room for it."""
-    first = record.first
+def should_fit(record: Record, attempt: Attempt | None = None) -> bool:
+    """Whether a launch (the first if none is named) was refused memory although the numbers leave clear room."""
+    first = attempt or record.first
     predicted, found = first.trial.predicted, first.diagnosis
-    if predicted is None or predicted.fits is not True or found is None or found.memory_class != "memory":
+    if (
+        first.worked
+        or predicted is None
+        or predicted.fits is not True
+        or found is None
+        or found.memory_class != "memory"
+    ):
         return False
     if over_cap(found):
         return True

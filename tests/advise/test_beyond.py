@@ -163,3 +163,13 @@ def test_every_variable_that_is_not_offered_has_a_reason(model):
     assert reasons["tensor_split"] == "There is only one device."
     assert all(reasons.values())
     assert plan.pending.variable not in reasons
+
+
+def test_a_command_that_is_too_large_may_still_be_a_regression(model):
+    world = World(model, (device(0, 12),), binary=NEW, build=11434, binaries=(OLD,))
+    reality = Reality(world, broken=("llama-server",))
+    plan = reality.walk(start(world, WANTED.evolve(n_ctx=131072)))
+    assert plan.verdict.outcome == "verified"
+    assert plan.verdict.config.program == OLD.path
+    assert "binary" in {name for a in plan.attempts for name in a.trial.change}
+    assert reality.launches <= MAX_LAUNCHES
