@@ -11,7 +11,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -25,6 +27,7 @@ from kvstudio.advise.verdict import verdict
 from kvstudio.budget.values import Budget
 from kvstudio.devices.values import Device, DeviceProcess
 from kvstudio.launch.binary import Binary
+from kvstudio.launch.config import LaunchConfig
 from kvstudio.ui import theme
 from kvstudio.ui.binaries import Chosen
 from kvstudio.ui.main_window import MainWindow
@@ -37,6 +40,8 @@ from kvstudio.ui.widgets.budget_bars import BudgetBars
 from kvstudio.ui.widgets.legend import Legend, kinds_of
 from kvstudio.ui.wizard.dialog import WizardWindow
 from kvstudio.ui.wizard.from_plan import wizard_view
+from kvstudio.units import GIB
+from tests.budget import zoo
 from tests.ui import samples, wizard_samples
 
 _PATIENCE_S = 240
@@ -161,6 +166,26 @@ def overflow() -> QWidget:
     return _window(65536, _HALVES)
 
 
+def _of_zoo(name: str, file: str, total_gib: int, free_gib: float, **typed: Any) -> MainWindow:
+    """The whole window with a measured shape on one card of so many GiB."""
+    window = _window(32768, None)
+    model = zoo.model(name)
+    card = Device("CUDA0", "CUDA", "NVIDIA GPU", total_gib * GIB, int(free_gib * GIB))
+    window.store.set_machine(replace(story.machine(), devices=(card,)))
+    path = str(Path.home() / "models" / file)
+    window.store.show_model(model, path)
+    window.store.set_config(LaunchConfig(model_path=path, n_gpu_layers=99, **typed))
+    return window
+
+
+def experts_in_ram() -> QWidget:
+    return _of_zoo("qwen3-30b-a3b", "Qwen3-30B-A3B-Q4_K_M.gguf", 12, 11.4, n_ctx=32768, n_cpu_moe=30)
+
+
+def hybrid() -> QWidget:
+    return _of_zoo("qwen3next-80b", "Qwen3-Next-80B-A3B-Q4_K_M.gguf", 48, 47.5, n_ctx=65536, n_parallel=8)
+
+
 def small() -> QWidget:
     window = _window(65536, _HALVES)
     window.resize(1100, 720)
@@ -268,6 +293,8 @@ _FOUND = (
 WHOLE: dict[str, Callable[[], QWidget]] = {
     "main": main_window,
     "overflow": overflow,
+    "moe": experts_in_ram,
+    "hybrid": hybrid,
     "small": small,
     "context": context,
     "choice": choice,
