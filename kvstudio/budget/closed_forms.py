@@ -64,6 +64,35 @@ def compute_buffers(model: ModelInfo, effective: EffectiveConfig, placement: Pla
     return found
 
 
+_SCORE_COPIES = 8  # scores of an indexer, their order, and the masks made from it
+_KEY_COPIES = 3  # cells of several caches joined for one attention
+_STREAM_COPIES = 8  # residual streams side by side, in and out of a block
+_LAYER_INPUT_COPIES = 4  # embeddings of every layer's own
+_STATE_COPIES = 4
+_STATE_INPUTS = 8  # what a recurrent layer projects from its input
+
+
+def unusual_bytes(model: ModelInfo, effective: EffectiveConfig) -> int:
+    """An upper bound for what no ordinary decoder needs: indexers, parallel residual streams, recurrent states."""
+    hp, n_seqs = model.hparams, effective.n_parallel
+    tokens = max(1, min(effective.n_ctx, effective.n_ubatch))
+    total = 0
+    if hp["indexer_n_head"]:
+        streams = 1 if effective.kv_unified else n_seqs
+        total += _SCORE_COPIES * _FLOAT * effective.n_ctx_seq * tokens
+        widest = max((layer.n_embd_k_gqa for layer in model.layers), default=0)
+        total += _KEY_COPIES * 2 * widest * effective.n_ctx_seq * streams
+    if hp["hc_mult"]:
+        total += _STREAM_COPIES * hp["hc_mult"] * _FLOAT * model.n_embd * tokens
+    if hp["n_embd_per_layer"]:
+        total += _LAYER_INPUT_COPIES * hp["n_embd_per_layer"] * model.n_layer * _FLOAT * tokens
+    if hp["n_embd_s"] or hp["n_embd_r"]:
+        n_head = max((layer.n_head for layer in model.layers), default=0)
+        inner = max(hp["ssm_d_inner"], n_head * hp["n_embd_head_kda"], model.n_embd)
+        total += _FLOAT * (_STATE_COPIES * n_seqs * (hp["n_embd_s"] + hp["n_embd_r"]) + _STATE_INPUTS * inner * tokens)
+    return total
+
+
 @dataclass
 class _Forms:
     """The forms of one launch; every property is bytes."""

@@ -145,16 +145,38 @@ def can_follow(model: ModelInfo) -> bool:
 def _compute(
     model: ModelInfo, effective: EffectiveConfig, placement: Placement, config: LaunchConfig | None
 ) -> Compute:
-    if not can_follow(model) or placement.shares:
+    if placement.shares:
         return closed_forms.compute_buffers(model, effective, placement)
     try:
         found = compute.compute_buffers(model, effective, placement, config)
     except (LookupError, ArithmeticError):  # the file lacks tensors or sizes the architecture's graph is made of
-        return closed_forms.compute_buffers(model, effective, placement)
+        found = {}
+    if not found or not can_follow(model):
+        return _high_side(model, effective, placement, found)
     return {
         name: (n_bytes, provenance, _sentence(why) or _why(effective, provenance))
         for name, (n_bytes, provenance, why) in found.items()
         if n_bytes
+    }
+
+
+_MARGIN_PERCENT = 15
+_HIGH_SIDE = "Kept on the high side, since this architecture's graph is not followed."
+
+
+def _high_side(model: ModelInfo, effective: EffectiveConfig, placement: Placement, plain: Compute) -> Compute:
+    """The larger of the closed form and an ordinary decoder's graph, with room for what only this architecture does.
+
+    Too much memory asked for is a smaller context; too little is a launch that fails.
+    """
+    more = closed_forms.unusual_bytes(model, effective)
+    return {
+        name: (
+            max(n_bytes, plain[name][0] if name in plain else 0) * (100 + _MARGIN_PERCENT) // 100 + more,
+            Provenance.ESTIMATED,
+            f"{why} {_HIGH_SIDE}",
+        )
+        for name, (n_bytes, _, why) in closed_forms.compute_buffers(model, effective, placement).items()
     }
 
 

@@ -3,7 +3,21 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from kvstudio.budget.compute import cycles, dsa, dsv4, encoder, gemma, hy_v4, hybrid, mla, msa, mtp, rwkv, variants
+from kvstudio.budget.compute import (
+    cycles,
+    dsa,
+    dsv4,
+    encoder,
+    gemma,
+    hy_v4,
+    hybrid,
+    linear,
+    mla,
+    msa,
+    mtp,
+    rwkv,
+    variants,
+)
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
 
@@ -135,6 +149,7 @@ BUILDERS: dict[str, Callable[[Blocks], None]] = {
     **dsa.BUILDERS,
     **encoder.BUILDERS,
     **hybrid.BUILDERS,
+    **linear.BUILDERS,
     **rwkv.BUILDERS,
     **variants.BUILDERS,
 }

@@ -351,11 +351,7 @@ class KimiLinear(MlaDecoder):
         n, seqs, inner = states.per_seq, states.n_seqs, head * n_head
         old = states.load("r", il)
         q, k, v = (self.short_conv(il, part, old, cur, kernel, inner, head) for part in "qkv")
-        decay = g.mul_mat(g.need(il, "ssm_f_b"), g.mul_mat(g.need(il, "ssm_f_a"), cur))
-        bias = g.b(il, "ssm_dt")
-        decay = g.unary(decay if bias is None else g.add(decay, bias))
-        decay = g.mul(g.reshape(decay, head, n_head, g.nt), g.reshape(states.bare(il, "ssm_a"), 1, n_head, 1))
-        decay = g.reshape(decay, head, n_head, n, seqs)
+        decay = g.reshape(self.decay(il, cur, head, n_head), head, n_head, n, seqs)
         beta = g.unary(g.reshape(g.mul_mat(g.need(il, "ssm_beta"), cur), 1, n_head, n, seqs))
         state = g.reshape(states.load("s", il), head, head, n_head, seqs)
         q, k = g.scale(g.rms_norm(q)), g.scale(g.rms_norm(k))
@@ -364,10 +360,25 @@ class KimiLinear(MlaDecoder):
         rows = g.cont(g.view(out, (head, n_head, n, seqs), (step, step * n_head, step * n_head * n)))
         fresh = g.view(out, (head, head, n_head, seqs), (step, step * head, step * head * n_head))
         g.expand(g.cpy(fresh, g.view(states.state("s", il), (states.width_s * seqs,))))
-        gate = g.mul_mat(g.need(il, "ssm_g_a"), g.reshape(g.reshape(cur, cur.ne[0], n, seqs), cur.ne[0], n * seqs))
-        gate = g.reshape(g.mul_mat(g.need(il, "ssm_g_b"), gate), head, n_head, n * seqs)
+        gate = self.output_gate(il, cur, head, n_head)
         normed = g.build_norm(g.reshape(rows, head, n_head, n * seqs), g.w(il, "ssm_norm"), None, "rms", il)
         return g.mul_mat(g.need(il, "attn_output"), g.cont(g.mul(normed, g.unary(gate)), inner, g.nt))
+
+    def decay(self, il: int, cur: Tensor, head: int, n_head: int) -> Tensor:
+        """How much of the state each channel forgets."""
+        g, states = self.g, self.states
+        assert states is not None
+        decay = g.mul_mat(g.need(il, "ssm_f_b"), g.mul_mat(g.need(il, "ssm_f_a"), cur))
+        bias = g.b(il, "ssm_dt")
+        decay = g.unary(decay if bias is None else g.add(decay, bias))
+        return g.mul(g.reshape(decay, head, n_head, g.nt), g.reshape(states.bare(il, "ssm_a"), 1, n_head, 1))
+
+    def output_gate(self, il: int, cur: Tensor, head: int, n_head: int) -> Tensor:
+        g, states = self.g, self.states
+        assert states is not None
+        n, seqs = states.per_seq, states.n_seqs
+        gate = g.mul_mat(g.need(il, "ssm_g_a"), g.reshape(g.reshape(cur, cur.ne[0], n, seqs), cur.ne[0], n * seqs))
+        return g.reshape(g.mul_mat(g.need(il, "ssm_g_b"), gate), head, n_head, n * seqs)
 
     def short_conv(self, il: int, part: str, old: Tensor, cur: Tensor, kernel: int, inner: int, head: int) -> Tensor:
         g, states = self.g, self.states
