@@ -122,7 +122,8 @@ def _tied(model: ModelInfo, rule: Architecture) -> Row | None:
 
 def _rope_layers(model: ModelInfo, skip_mtp: bool) -> tuple[int, ...]:
     """Layers that create the rope factors, the first of them the original."""
-    n = int(model.hparams.get("n_layer_phys", model.n_layer if skip_mtp else model.n_layer_all))
+    in_trunk = skip_mtp and model.architecture != "step35"  # whose loader does not skip them
+    n = int(model.hparams.get("n_layer_phys", model.n_layer if in_trunk else model.n_layer_all))
     if model.architecture in ("gemma4", "gemma4-assistant"):
         return tuple(layer.index for layer in model.layers[:n] if not layer.is_swa)
     return tuple(range(n))

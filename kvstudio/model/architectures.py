@@ -75,7 +75,11 @@ class Swa:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """One row of the table; `split_tensor` says whether `-sm tensor` is implemented for it."""
+    """One row of the table.
+
+    `split_tensor` says whether `-sm tensor` is implemented for it, `causal` False that it looks ahead whatever the file
+    says.
+    """
 
     cache: CacheClass = CacheClass.UNIFIED
     swa: Swa | None = None
@@ -99,7 +103,7 @@ _PLAIN = Architecture()
 _OWN = Architecture(output=Output.OWN)
 _NO_SPLIT = Architecture(split_tensor=False)
 _NO_SPLIT_OWN = Architecture(split_tensor=False, output=Output.OWN)
-_ENCODER = Architecture(cache=CacheClass.NONE, output=Output.NO_HEAD, causal=False)
+_ENCODER = Architecture(cache=CacheClass.NONE, output=Output.NO_HEAD)
 _DIFFUSION = Architecture(cache=CacheClass.NONE, causal=False)
 _UNSUPPORTED = Architecture(cache=CacheClass.UNSUPPORTED)
 
@@ -148,7 +152,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         _PLAIN,
     ),
     "codeshell": Architecture(output=Output.REVERSED),
-    "llama-embed": Architecture(causal=False),
+    "llama-embed": _PLAIN,
     "t5encoder": Architecture(has_encoder=True),
     "graniteswitch": Architecture(mixed_batch=False),
     "cogvlm": Architecture(mixed_batch=False),

@@ -118,7 +118,6 @@ def _hparams(hp: HParams, rule: Architecture) -> dict[str, Any]:
         "cache": hp.cache,
         "swa_type": hp.swa_kind,
         "rule": rule,
-        "causal_attn": rule.causal,
         "n_embd_head_k_full": hp.head_k,
         "n_embd_head_v_full": hp.head_v,
         "n_embd_head_k_swa": hp.head_k_swa,

@@ -55,6 +55,7 @@ def read(header: Header, name: str, rule: Architecture, keys: Keys) -> HParams:
     """
     hp = _read_generic(name, keys)
     _read_extra(hp, keys)
+    hp.extra["causal_attn"] = rule.causal and keys.flag("attention.causal", True)
     _adjust_layers(header, name, hp, keys)
     _read_swa(name, rule, hp, keys)
     _read_recurrent(name, rule, hp, keys)

@@ -13,7 +13,7 @@ from kvstudio.launch.config import LaunchConfig
 from tests.budget.models import model
 
 LLAMA = model()
-BERT = model("bert")
+BERT = model("bert", attention__causal=False)
 
 
 def of(**settings: Any) -> EffectiveConfig:

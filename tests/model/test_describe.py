@@ -176,3 +176,9 @@ def test_name_falls_back_to_the_file_without_shard_numbers() -> None:
     assert describe(split).name == "Big-Q4"
     assert describe(split).file_type == "Q4_K_M"
     assert describe(split).size_label == "17.8M"
+
+
+def test_file_says_whether_attention_looks_ahead() -> None:
+    assert model("bert").hparams["causal_attn"]
+    assert not model("bert", attention__causal=False).hparams["causal_attn"]
+    assert not model("llada", attention__causal=True).hparams["causal_attn"]
