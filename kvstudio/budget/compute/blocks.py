@@ -453,6 +453,9 @@ class Blocks(Graph):
     def gated(self, gate: Tensor, up: Tensor, act: str, limit: bool = False) -> Tensor:
         if act == "relu_sqr":
             return self.mul(self.op("SQR", self.unary(gate)), up)
+        if act == "situ":
+            gate = self.mul(self.scale(self.unary(self.scale(gate))), self.unary(gate))
+            return self.mul(gate, self.scale(self.unary(self.scale(up))))
         if limit and self.r.arch == "deepseek4":
             return self.glu(self.op("CLAMP", gate), self.op("CLAMP", up))
         if limit:

@@ -15,7 +15,9 @@ _LONGEST_PERIOD = 12
 #: Hidden rules by position that no weight and no number of the layer shows.
 _MODULO_KEYS = ("n_no_rope_layer_step", "rescale_every_n_layers", "moe_every_n_layers")
 #: Architectures whose layers each hold something for the whole graph.
-HOLD_PER_LAYER = frozenset({"gemma3n", "gemma4", "deepseek4", "t5", "t5encoder", "nanbeige", "hrm_text", "talkie"})
+HOLD_PER_LAYER = frozenset(
+    {"gemma3n", "gemma4", "deepseek4", "t5", "t5encoder", "nanbeige", "hrm_text", "talkie", "kimi-k3"}
+)
 _DEFAULT_STEP = {"llama4": 4, "smollm3": 4}
 
 

@@ -1,6 +1,6 @@
 """Recent models whose linear attention has gates or decays of its own.
 
-Source: src/models (bailingmoe3, minimax-01), read at build 11434.
+Source: src/models (bailingmoe3, kimi-k3, minimax-01), read at build 11434.
 """
 
 from collections.abc import Callable
@@ -65,6 +65,98 @@ class BailingMoe3(KimiLinear):
         return g.ffn_of(cur, "silu", up, None, None, gate, None, None, down, limit=limit)
 
 
+class KimiK3(KimiLinear):
+    """Latent experts, and residual streams banked every few layers that each block chooses among."""
+
+    def __init__(self, g: Blocks) -> None:
+        super().__init__(g)
+        self.s = Style(norm_w=None, gating="key:sigmoid", attn_out_bias=False, late_rows="before_norm")
+        self.every = g.r.whole("attn_res.block_size")
+        self.bank: Tensor | None = None
+
+    def layer(self, il: int, inp: Tensor) -> Tensor:
+        g = self.g
+        cur = self.chosen(inp, g.w(il, "attn_res_score"))
+        banked = self.every > 0 and il % self.every == 0
+        if banked:
+            kept = g.reshape(inp, g.n_embd, 1, g.nt)
+            self.bank = kept if self.bank is None else g.concat(self.bank, kept, 1)
+        cur = self.normed(cur, il, "attn_norm")
+        g.expand(cur)
+        cur = self.delta(il, cur) if g.r.layers[il].is_recurrent else self.latent_layer(il, cur)
+        mid = cur if banked else g.add(inp, cur)
+        cur = self.normed(self.chosen(mid, g.w(il, "ffn_res_score")), il, "ffn_norm")
+        return g.add(mid, self.feed_forward(il, cur))
+
+    def finish(self, cur: Tensor) -> None:
+        super().finish(self.chosen(cur, self.g.r.weight("output_res_score.weight")))
+
+    def chosen(self, cur: Tensor, weight: Tensor | None) -> Tensor:
+        """A mix of the banked streams and the current one."""
+        g, bank, nt = self.g, self.bank, self.g.nt
+        if bank is None or weight is None:
+            return cur
+        n = bank.ne[1]
+        old = g.reshape(g.sum_rows(g.mul(g.rms_norm(bank), weight)), n, nt)
+        new = g.sum_rows(g.mul(g.rms_norm(cur), weight))
+        share = g.soft_max(g.concat(old, new, 0))
+        old_share = g.cont(g.view(share, (n, nt), share.nb[1:2]))
+        new_share = g.cont(g.view(share, (1, nt), share.nb[1:2]))
+        mixed = g.make("DSV4_HC_PRE", F32, (g.n_embd, nt), bank, old_share)
+        return g.add(mixed, g.mul(cur, new_share))
+
+    def query(self, il: int, cur: Tensor) -> Tensor:
+        return MlaDecoder.query(self, il, cur)
+
+    def latent_layer(self, il: int, cur: Tensor) -> Tensor:
+        g = self.g
+        if not self.absorbed:
+            raise LookupError("latent attention without its split projections")
+        assert self.base is not None
+        out = latent_attention(
+            g, self.base, il, *self.latent_qkv(il, cur, rotate=False), g.need(il, "attn_v_b")
+        )  # fmt: skip
+        weight = g.w(il, "attn_gate")
+        if weight is not None:
+            out = g.mul(out, g.unary(g.mul_mat(weight, cur)))
+        return g.mul_mat(g.need(il, "attn_output"), out)
+
+    def decay(self, il: int, cur: Tensor, head: int, n_head: int) -> Tensor:
+        g, states = self.g, self.states
+        if g.r.key("kda.gate_lower_bound") is None:
+            return super().decay(il, cur, head, n_head)
+        assert states is not None
+        decay = g.mul_mat(g.need(il, "ssm_f_b"), g.mul_mat(g.need(il, "ssm_f_a"), cur))
+        bias = g.b(il, "ssm_dt")
+        decay = g.reshape(decay if bias is None else g.add(decay, bias), head, n_head, g.nt)
+        decay = g.mul(decay, g.reshape(states.bare(il, "ssm_a"), 1, n_head, 1))
+        return g.scale(g.unary(g.scale(decay)))
+
+    def output_gate(self, il: int, cur: Tensor, head: int, n_head: int) -> Tensor:
+        g, states = self.g, self.states
+        assert states is not None
+        n, seqs = states.per_seq, states.n_seqs
+        flat = g.reshape(g.reshape(cur, cur.ne[0], n, seqs), cur.ne[0], n * seqs)
+        return g.reshape(g.mul_mat(g.need(il, "ssm_g"), flat), head, n_head, n * seqs)
+
+    def feed_forward(self, il: int, cur: Tensor) -> Tensor:
+        g = self.g
+        if g.w(il, "ffn_gate_inp") is None:
+            return g.ffn(il, cur, "situ")
+        down, norm, up = (g.w(il, f"ffn_routed_{part}") for part in ("down", "norm", "up"))
+        latent = cur if down is None else g.mul_mat(down, cur)
+        logits = g.mul_mat(g.need(il, "ffn_gate_inp"), cur)
+        out = g.moe(
+            il, latent, act="situ", norm_w=self.normalises_weights(), scale=self.scales_experts(),
+            gating=self.gating(), probs_in=logits, biases=False,
+        )  # fmt: skip
+        out = out if norm is None else g.build_norm(out, norm, None, "rms", il)
+        out = out if up is None else g.mul_mat(up, out)
+        if g.w(il, "ffn_gate_shexp") is None:
+            return out
+        return g.add(out, g.ffn(il, cur, "situ", names="ffn_{}_shexp"))
+
+
 class MiniMax01(HybridDecoder):
     """Lightning attention: scores inside the batch with a decay, and a running product of keys and values."""
 
@@ -126,5 +218,6 @@ def _to(g: Blocks, x: Tensor) -> Tensor:
 
 BUILDERS: dict[str, Callable[[Blocks], None]] = {
     "bailingmoe3": lambda g: BailingMoe3(g).build(),
+    "kimi-k3": lambda g: KimiK3(g).build(),
     "minimax-01": lambda g: MiniMax01(g).build(),
 }
