@@ -64,7 +64,7 @@ def compute_buffers(model: ModelInfo, effective: EffectiveConfig, placement: Pla
     return found
 
 
-_SCORE_COPIES = 8  # scores of an indexer, their order, and the masks made from it
+_SCORE_COPIES, _SCORE_COPIES_PLAIN = 8, 12  # scores of an indexer, their order, masks (wider without flash attention)
 _KEY_COPIES = 3  # cells of several caches joined for one attention
 _STREAM_COPIES = 8  # residual streams side by side, in and out of a block
 _LAYER_INPUT_COPIES = 4  # embeddings of every layer's own
@@ -79,7 +79,8 @@ def unusual_bytes(model: ModelInfo, effective: EffectiveConfig) -> int:
     total = 0
     if hp["indexer_n_head"]:
         streams = 1 if effective.kv_unified else n_seqs
-        total += _SCORE_COPIES * _FLOAT * effective.n_ctx_seq * tokens
+        copies = _SCORE_COPIES_PLAIN if effective.flash_attn_on is False else _SCORE_COPIES
+        total += copies * _FLOAT * effective.n_ctx_seq * tokens
         widest = max((layer.n_embd_k_gqa for layer in model.layers), default=0)
         total += _KEY_COPIES * 2 * widest * effective.n_ctx_seq * streams
     if hp["hc_mult"]:
