@@ -230,3 +230,11 @@ def test_the_same_process_answers_many_times(capsys):
         for _ in range(5)
     }
     assert len(answers) == 1
+
+
+def test_a_device_that_is_left_alone_is_listed_and_asked_for_nothing(capsys):
+    code, found = budget(capsys, *TWO, "--", "llama-server", "-m", TINY, "-c", "4096", "-sm", "none")
+    assert code == 0
+    assert [device["name"] for device in found["devices"]] == ["CUDA0", "CUDA1"]
+    idle = found["devices"][1]
+    assert (idle["need_bytes"], idle["model_bytes"], idle["fits"]) == (0, 0, True)
