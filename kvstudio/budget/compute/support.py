@@ -9,7 +9,7 @@ from kvstudio.budget.compute.tensor import BF16, BLOCKS, F16, F32, Tensor
 
 #: maxStorageBufferRange of graphics cards, a 32-bit number.
 VULKAN_TENSOR_LIMIT = 2**32 - 1
-#: Builds from which Vulkan picks more than `OLD_TOP_K` values.
+#: Builds from which Vulkan picks `OLD_TOP_K` values and more.
 LARGE_TOP_K_SINCE = 11000
 OLD_TOP_K = 1024
 #: Operations earlier builds had for the CPU alone.
@@ -33,7 +33,7 @@ def vulkan(node: Tensor) -> bool:
 
 
 def old_vulkan(node: Tensor) -> bool:
-    return node.op not in _NEWER_ON_VULKAN and vulkan(node) and not (node.op == "TOP_K" and node.ne[0] > OLD_TOP_K)
+    return node.op not in _NEWER_ON_VULKAN and vulkan(node) and not (node.op == "TOP_K" and node.ne[0] >= OLD_TOP_K)
 
 
 def cuda(node: Tensor) -> bool:
