@@ -9,7 +9,8 @@ from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.runlog.values import ConfigPrinted, LogEvent, LogLine, OffloadPrinted
 from kvstudio.units import format_bytes
-from kvstudio.verify.requests import Reply, Talk
+from kvstudio.verify.endpoints import Reply
+from kvstudio.verify.requests import Talk
 from kvstudio.verify.values import Check, PrintedBuffer
 
 #: llama.cpp rounds a context up to full blocks of this many cells.
@@ -222,10 +223,15 @@ def check_generation(seen: Seen) -> Check:
     """A prompt went through generation."""
     if not seen.has_server:
         return _generation_by_log(seen)
-    first = seen.talk.first
+    first, looked = seen.talk.first, seen.talk.looked
     if first is None:
         return Check("generation", None, "no prompt was sent")
-    return Check("generation", first.ok, f"{first.endpoint}: {first.says} in {first.seconds:.1f} s")
+    says = _reply_says(first) + (f"; with a picture {_reply_says(looked)}" if looked else "")
+    return Check("generation", first.ok and (looked is None or looked.ok), says)
+
+
+def _reply_says(reply: Reply) -> str:
+    return f"{reply.endpoint}: {reply.says} in {reply.seconds:.1f} s"
 
 
 def _generation_by_log(seen: Seen) -> Check:
@@ -240,19 +246,17 @@ def _generation_by_log(seen: Seen) -> Check:
 
 def check_repeated(seen: Seen) -> Check:
     """Repeated, concurrent and context-filling requests survived."""
-    groups = (
-        ("repeated", seen.talk.again),
-        ("at once", seen.talk.together),
-        ("filling the context", [seen.talk.filled] if seen.talk.filled else []),
-    )
-    tried = [(name, replies) for name, replies in groups if replies]
+    names = {"repeated": "repeated", "concurrent": "at once", "fill": "filling the context"}
+    tried = [(names[kind], replies) for kind, replies in seen.talk.groups if kind in names and replies]
     if not tried:
-        return Check("repeated", None, "no request was repeated")
-    says = "; ".join(_group_says(name, replies) for name, replies in tried)
+        return Check("repeated", None, "; ".join(("no request was repeated", *seen.talk.left_out)))
+    says = "; ".join((*(_group_says(name, replies) for name, replies in tried), *seen.talk.left_out))
     return Check("repeated", all(reply.ok for _, replies in tried for reply in replies), says)
 
 
-def _group_says(name: str, replies: list[Reply]) -> str:
+def _group_says(name: str, replies: tuple[Reply, ...]) -> str:
     good = sum(reply.ok for reply in replies)
     bad = next((f" ({reply.says})" for reply in replies if not reply.ok), "")
+    if name == "filling the context" and good:
+        return f"{name}: {replies[0].says} in {replies[0].seconds:.1f} s"
     return f"{good} of {len(replies)} {name}{bad}"

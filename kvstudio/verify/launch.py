@@ -21,9 +21,10 @@ from kvstudio.runlog.values import LogLine, Phase
 from kvstudio.verify import memory
 from kvstudio.verify.checks import Seen, check_all
 from kvstudio.verify.client import Client
+from kvstudio.verify.endpoints import endpoint_for
 from kvstudio.verify.options import LaunchOptions
 from kvstudio.verify.outcome import Ending, decide, says, signal_of
-from kvstudio.verify.requests import Conversation, Talk, endpoint_for
+from kvstudio.verify.requests import Conversation
 from kvstudio.verify.values import MemorySample, Run, RunOutcome
 from kvstudio.verify.watch import PHASE_NAMES, Watch
 
@@ -111,6 +112,7 @@ class _Launch:
             endpoint=endpoint_for(config.embeddings, config.reranking, config.pooling),
             on_phase=self._watch.reach,
             stop=self._stop_talk,
+            projector=bool(config.mmproj),
         )
 
     def go(self, on_lines: OnLines | None, on_phase: OnPhase | None, on_sample: OnSample | None) -> tuple[Run, bool]:
@@ -213,7 +215,7 @@ class _Launch:
             phase_times=began,
             counted=counted,
             overhead=memory.learned_overhead(self._used_before, counted_peak, buffers),
-            prompts=_prompts(talk),
+            prompts=tuple((kind, r.ok, r.seconds, r.says) for kind, replies in talk.groups for r in replies),
             answer=talk.first.text if talk.first else "",
             pauses=self._watch.pauses(),
             spelled=self._spelled,
@@ -247,16 +249,6 @@ def _worth_telling(outcome: RunOutcome, diagnosis: Diagnosis | None) -> Diagnosi
         return diagnosis
     telling = (Outcome.RECOVERED,) if outcome is RunOutcome.VERIFIED else (Outcome.RECOVERED, Outcome.FAILED)
     return diagnosis if diagnosis.outcome in telling else None
-
-
-def _prompts(talk: Talk) -> tuple[tuple[str, bool, float, str], ...]:
-    groups = (
-        ("first", [talk.first] if talk.first else []),
-        ("repeated", talk.again),
-        ("concurrent", talk.together),
-        ("fill", [talk.filled] if talk.filled else []),
-    )
-    return tuple((kind, reply.ok, reply.seconds, reply.says) for kind, replies in groups for reply in replies)
 
 
 def _log_path(log_dir: str | None) -> Path | None:

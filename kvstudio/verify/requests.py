@@ -7,54 +7,64 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvstudio.runlog.values import Phase
-from kvstudio.verify.client import Answer, Client
+from kvstudio.verify.client import Client
+from kvstudio.verify.endpoints import (
+    CHAT,
+    COMPLETION,
+    EMBEDDING,
+    GENERATES,
+    RERANK,
+    Reply,
+    body_for,
+    is_refused,
+    largest_batch,
+    read_reply,
+)
 from kvstudio.verify.options import LaunchOptions
 
 #: Between two looks whether the server is ready.
 POLL_S = 0.1
 HEALTH_TIMEOUT_S = 5.0
-_NOT_SUPPORTED = (400, 404, 501)
-#: What a server says, as an error of its own, when its model cannot generate.
-_NO_LOGITS = "does not support logits"
 #: What a server says when its model wrote bytes that are no text, as untrained or badly quantized ones do.
 _NO_TEXT = "model produced output that does not match"
 #: Then it is asked for letters only: what is tested is memory, not what the model has learned.
 LETTERS = "root ::= [ -~]*"
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One request as it went. `tokens`: predicted ones, or values of an embedding; `prompt_tokens` evaluated ones."""
-
-    ok: bool
-    endpoint: str
-    seconds: float
-    says: str
-    tokens: int = 0
-    prompt_tokens: int = 0
-    text: str = ""
-    timed_out: bool = False
+#: Tokens that a ranking model may put around query and document.
+_RANK_EXTRA = 16
 
 
 @dataclass(slots=True)
 class Talk:
-    """Everything that was asked and answered; filled by the requests thread, read once that ended."""
+    """Everything that was asked and answered; filled by the requests thread, read once that ended.
+
+    `senses`: what the server takes besides text (`vision`, `audio`), None where it does not say. `looked`: the request
+    with a picture. `left_out`: what was wanted and could not be asked, a sentence each.
+    """
 
     listening: bool = False
     build_info: str | None = None
     n_slots: int | None = None
     n_ctx_slot: int | None = None
+    senses: frozenset[str] | None = None
     first: Reply | None = None
+    looked: Reply | None = None
     again: list[Reply] = field(default_factory=list)
     together: list[Reply] = field(default_factory=list)
     filled: Reply | None = None
+    left_out: list[str] = field(default_factory=list)
     done: bool = False
 
     @property
+    def groups(self) -> tuple[tuple[str, tuple[Reply, ...]], ...]:
+        """Replies by what they were for, in the order they were asked."""
+        first, looked, filled = ((reply,) if reply else () for reply in (self.first, self.looked, self.filled))
+        again, together = tuple(self.again), tuple(self.together)
+        groups = (("first", first), ("picture", looked), ("repeated", again), ("concurrent", together))
+        return (*groups, ("fill", filled))
+
+    @property
     def replies(self) -> tuple[Reply, ...]:
-        first = (self.first,) if self.first else ()
-        filled = (self.filled,) if self.filled else ()
-        return (*first, *self.again, *self.together, *filled)
+        return tuple(reply for _, replies in self.groups for reply in replies)
 
     @property
     def timed_out(self) -> bool:
@@ -72,6 +82,7 @@ class Conversation:
         endpoint: str,
         on_phase: Callable[[Phase, bool], None],
         stop: threading.Event,
+        projector: bool = False,
     ) -> None:
         self.talk = Talk()
         self._client = client
@@ -79,6 +90,7 @@ class Conversation:
         self._endpoint = endpoint
         self._on_phase = on_phase
         self._stop = stop
+        self._projector = projector
         self._letters_only = False
         self._timeout_s = options.phase_timeout_s or 24 * 3600.0
 
@@ -109,12 +121,17 @@ class Conversation:
         settings = props.get("default_generation_settings")
         n_ctx = settings.get("n_ctx") if isinstance(settings, dict) else None
         self.talk.n_ctx_slot = n_ctx if isinstance(n_ctx, int) else None
+        senses = props.get("modalities")
+        if isinstance(senses, dict):
+            self.talk.senses = frozenset(str(name) for name, there in senses.items() if there is True)
 
     def _talk(self) -> None:
         talk, options = self.talk, self._options
         self._on_phase(Phase.GENERATE, False)
         talk.first = self._first()
-        if not talk.first.ok:
+        if talk.first.ok:
+            talk.looked = self._look()
+        if not all(reply.ok for reply in talk.replies):
             return
         self._on_phase(Phase.GENERATE, True)
         self._on_phase(Phase.REPEAT, False)
@@ -128,7 +145,7 @@ class Conversation:
         if wanted > 1 and not self._stop.is_set():
             talk.together.extend(self._ask_together(wanted))
         if options.fill_context > 0 and not self._stop.is_set():
-            talk.filled = self._fill(options.fill_context)
+            talk.filled = self._fill(min(options.fill_context, 1.0))
         if all(reply.ok for reply in talk.replies):
             self._on_phase(Phase.REPEAT, True)
 
@@ -136,8 +153,8 @@ class Conversation:
         """The first prompt; a server made for embeddings or ranking refuses completions, so it is asked for those."""
         first, refused = self._ask(self._options.prompt), self._endpoint
         says = [first.says]
-        for other in ("/completion", "/embedding", "/rerank"):
-            if first.ok or not _refused(first.says) or self._stop.is_set():
+        for other in (COMPLETION, EMBEDDING, RERANK):
+            if first.ok or not is_refused(first.says) or self._stop.is_set():
                 return first
             if other == refused:
                 continue
@@ -149,20 +166,34 @@ class Conversation:
         self._endpoint = refused
         return replace(first, says="; ".join(says))
 
-    def _ask(self, prompt: Any) -> Reply:
-        reply = self._post(prompt)
+    def _look(self) -> Reply | None:
+        """A prompt with a picture, for a model with a projector for pictures; what cannot be tried is said."""
+        if self._endpoint != COMPLETION or self._stop.is_set():
+            return None
+        senses = self.talk.senses
+        if self._projector and senses is None:
+            self.talk.left_out.append("no picture was sent: the server does not say whether it takes any")
+        elif self._projector and senses is not None and "vision" not in senses:
+            takes = " and ".join(sorted(senses)) or "text only"
+            self.talk.left_out.append(f"no picture was sent: the server takes {takes}")
+        elif senses is not None and "vision" in senses:
+            return self._ask(self._options.prompt, CHAT)
+        return None
+
+    def _ask(self, prompt: Any, endpoint: str | None = None) -> Reply:
+        reply = self._post(prompt, endpoint or self._endpoint)
         if reply.ok or self._letters_only or _NO_TEXT not in reply.says or self._stop.is_set():
             return reply
         self._letters_only = True
-        return self._post(prompt)
+        return self._post(prompt, endpoint or self._endpoint)
 
-    def _post(self, prompt: Any) -> Reply:
+    def _post(self, prompt: Any, endpoint: str) -> Reply:
         began = time.monotonic()
-        body = _body(self._endpoint, prompt, self._options)
-        if self._letters_only and self._endpoint == "/completion":
+        body = body_for(endpoint, prompt, self._options)
+        if self._letters_only and endpoint in GENERATES:
             body["grammar"] = LETTERS
-        answer = self._client.post(self._endpoint, body, self._timeout_s)
-        reply = read_reply(self._endpoint, answer, time.monotonic() - began)
+        answer = self._client.post(endpoint, body, self._timeout_s)
+        reply = read_reply(endpoint, answer, time.monotonic() - began)
         if reply.ok and "grammar" in body:
             return replace(reply, says=f"{reply.says}, held to letters since the free answer was no text")
         return reply
@@ -186,70 +217,31 @@ class Conversation:
         n_ctx = self.talk.n_ctx_slot
         answer = self._client.post("/tokenize", {"content": self._options.prompt + "\n"}, HEALTH_TIMEOUT_S)
         tokens = answer.body.get("tokens") if isinstance(answer.body, dict) else None
-        if not n_ctx or not tokens or self._endpoint != "/completion":
+        if not n_ctx or not isinstance(tokens, list) or not tokens:
+            why = f"does not count tokens ({answer.says})" if n_ctx else "does not say how large a slot's context is"
+            self.talk.left_out.append(f"the context was not filled: the server {why}")
             return None
-        wanted = max(1, int(n_ctx * min(share, 1.0)) - self._options.n_predict)
-        return self._ask((tokens * (wanted // len(tokens) + 1))[:wanted])
+        answered = self._options.n_predict if self._endpoint == COMPLETION else 0
+        wanted = max(1, int(n_ctx * share) - answered)
+        reply = self._ask(self._long_prompt(tokens, wanted))
+        most = None if reply.ok else largest_batch(reply.says)
+        if most is None or most >= wanted:
+            return _filled(reply, wanted, n_ctx)
+        # Not a failure of this launch: such a model takes a prompt in one batch, so that is all that can be filled.
+        says = f"{most} tokens go through at once (-ub); {wanted} of a slot's context were wanted"
+        self.talk.left_out.append(says)
+        return _filled(self._ask(self._long_prompt(tokens, most)), most, n_ctx)
+
+    def _long_prompt(self, tokens: list[Any], wanted: int) -> Any:
+        """About `wanted` tokens: exactly as many, or for ranking, which takes text only, a text of not more."""
+        if self._endpoint != RERANK:
+            return (tokens * (wanted // len(tokens) + 1))[:wanted]
+        # The query and the tokens between query and document count too, and a text may be cut otherwise when joined.
+        times = (wanted - len(tokens) - _RANK_EXTRA) // (len(tokens) + 1)
+        return (self._options.prompt + "\n") * max(1, times)
 
 
-def endpoint_for(embeddings: bool | None, reranking: bool | None, pooling: str | None) -> str:
-    """Which endpoint the settings make the server serve."""
-    if reranking or pooling == "rank":
-        return "/rerank"
-    return "/embedding" if embeddings else "/completion"
-
-
-def read_reply(endpoint: str, answer: Answer, seconds: float) -> Reply:
-    """Whether an answer holds what was asked for."""
-    if not answer.ok:
-        return Reply(False, endpoint, seconds, answer.says, timed_out=answer.timed_out)
-    body = answer.body
-    if endpoint == "/embedding":
-        return _embedding_reply(endpoint, body, seconds)
-    if endpoint == "/rerank":
-        results = body.get("results") if isinstance(body, dict) else None
-        n = len(results) if isinstance(results, list) else 0
-        return Reply(n > 0, endpoint, seconds, f"{n} documents ranked", n)
-    if not isinstance(body, dict):
-        return Reply(False, endpoint, seconds, "the answer is not an object")
-    tokens, prompt = _count(body.get("tokens_predicted")), _count(body.get("tokens_evaluated"))
-    text = str(body.get("content", ""))
-    says = f"{tokens} tokens generated after {prompt} of the prompt"
-    return Reply(tokens > 0, endpoint, seconds, says, tokens, prompt, text)
-
-
-def _embedding_reply(endpoint: str, body: Any, seconds: float) -> Reply:
-    # Older servers answer with one object, newer ones with a list, the OpenAI form with `data`.
-    entries = body.get("data", body) if isinstance(body, dict) else body
-    entry = entries[0] if isinstance(entries, list) and entries else entries
-    vector = entry.get("embedding") if isinstance(entry, dict) else None
-    if isinstance(vector, list) and vector and isinstance(vector[0], list):
-        vector = vector[0]
-    n = len(vector) if isinstance(vector, list) else 0
-    return Reply(n > 0, endpoint, seconds, f"an embedding of {n} values", n)
-
-
-def _body(endpoint: str, prompt: Any, options: LaunchOptions) -> dict[str, Any]:
-    if endpoint == "/rerank":
-        return {"query": prompt, "documents": [prompt, "Something else."]}
-    if endpoint == "/embedding":
-        return {"content": prompt}
-    # Without the cache each request really passes the prompt through; ignoring the end token makes the answer's
-    # length the asked one, so that an answer without tokens is a failure and not a short model.
-    return {
-        "prompt": prompt,
-        "n_predict": options.n_predict,
-        "cache_prompt": False,
-        "ignore_eos": True,
-        "temperature": 0.0,
-        "stream": False,
-    }
-
-
-def _refused(says: str) -> bool:
-    """Whether the server refuses this kind of request, rather than failing at it."""
-    return any(says.startswith(f"HTTP {status}") for status in _NOT_SUPPORTED) or _NO_LOGITS in says
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
+def _filled(reply: Reply, n_tokens: int, n_ctx: int) -> Reply:
+    """The reply with how much was filled."""
+    told = reply.prompt_tokens or f"about {n_tokens}"
+    return replace(reply, says=f"{told} of a slot's {n_ctx} tokens: {reply.says}")

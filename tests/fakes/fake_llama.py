@@ -13,10 +13,12 @@ FAKE_LLAMA_HANG         sleep for ever after that many lines of the replay
 FAKE_LLAMA_IGNORE_TERM  ignore SIGTERM and SIGINT
 FAKE_LLAMA_GRANDCHILD   file for the process ids of two grandchildren, one of which leaves the session
 FAKE_LLAMA_BROKEN       how requests fail: `hang`, `error`, `empty`, `die` (exit on the first generation),
-                        `garbage` (the model writes no text unless held to a grammar)
+                        `blind` (no answer to a picture), `garbage` (the model writes no text unless held to a grammar)
 FAKE_LLAMA_DIE_AFTER    exit with code 1 after that many answered generations
 FAKE_LLAMA_FLOOD        bytes of output to write as fast as possible
 FAKE_LLAMA_LOAD_DELAY   seconds between listening and being ready (503 before)
+FAKE_LLAMA_SENSES       what it takes besides text, apart by commas (`vision`); `unknown` to say nothing of it
+FAKE_LLAMA_BATCH        tokens that an embedding or ranking may have at most
 FAKE_LLAMA_FLAGS        the text of --help
 """
 
@@ -147,13 +149,14 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/health":
             self.reply(200, {"status": "ok"})
         elif self.path == "/props":
-            self.reply(
-                200,
-                {
-                    "default_generation_settings": {"n_ctx": 4096},
-                    "total_slots": int(option("-np", "--parallel", default="1")),
-                },
-            )
+            senses = os.environ.get("FAKE_LLAMA_SENSES", "").split(",")
+            props = {
+                "default_generation_settings": {"n_ctx": 4096},
+                "total_slots": int(option("-np", "--parallel", default="1")),
+            }
+            if senses != ["unknown"]:
+                props["modalities"] = {name: name in senses for name in ("vision", "audio")}
+            self.reply(200, props)
         else:
             self.reply(404, {"error": {"code": 404, "message": "File Not Found"}})
 
@@ -178,17 +181,26 @@ class Handler(BaseHTTPRequestHandler):
         limit = number("DIE_AFTER")
         if limit is not None and answered > limit:
             os._exit(1)
+        batch, size = number("BATCH"), n_tokens(asked.get("content") or asked.get("documents", [""])[0])
+        if batch is not None and size > batch and self.path in ("/embedding", "/rerank"):
+            says = f"input ({size} tokens) is too large to process. increase the physical batch size (current batch size: {int(batch)})"
+            self.reply(500, {"error": {"code": 500, "message": says, "type": "server_error"}})
+            return
         if self.path in ("/embedding", "/embeddings", "/v1/embeddings"):
             self.reply(200, {"data": [{"index": 0, "embedding": [0.1, 0.2]}], "object": "list"})
         elif self.path in ("/rerank", "/v1/rerank"):
             self.reply(200, {"results": [{"index": 0, "relevance_score": 0.5}]})
         elif self.path == "/tokenize":
-            self.reply(200, {"tokens": list(range(len(str(asked.get("content", "")).split())))})
+            self.reply(200, {"tokens": list(range(n_tokens(str(asked.get("content", "")))))})
+        elif self.path == "/v1/chat/completions":
+            parts = asked["messages"][0]["content"]
+            seen = any(part["type"] == "image_url" for part in parts) and broken != "blind"
+            usage = {"completion_tokens": asked["n_predict"] if seen else 0, "prompt_tokens": 100}
+            self.reply(200, {"choices": [{"message": {"role": "assistant", "content": "a ramp"}}], "usage": usage})
         else:
             content = "" if broken == "empty" else " and so on"
             tokens = 0 if broken == "empty" else int(asked.get("n_predict", 4))
-            prompt = asked.get("prompt", "")
-            evaluated = len(prompt.split()) if isinstance(prompt, str) else len(prompt)
+            evaluated = n_tokens(asked.get("prompt", ""))
             self.reply(200, {"content": content, "tokens_predicted": tokens, "tokens_evaluated": evaluated,
                              "stop": True, "truncated": False})  # fmt: skip
 
@@ -199,6 +211,10 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+def n_tokens(prompt):
+    return len(prompt.split()) if isinstance(prompt, str) else len(prompt)
 
 
 class Server(ThreadingHTTPServer):

@@ -62,3 +62,47 @@ def _add_vocabulary(writer):
     writer.add_token_list(tokens)
     writer.add_token_scores([0.0] * N_VOCAB)
     writer.add_token_types(kinds + [1] * (N_VOCAB - len(kinds)))
+
+
+def write_projector(path, n_embd_text):
+    """A small projector of the LLaVA kind, of random weights, for a model whose embeddings are `n_embd_text` wide."""
+    n_embd, n_ff, n_layer, side, patch = 32, 64, 2, 28, 14
+    writer = gguf.GGUFWriter(str(path), "clip")
+    writer.add_type("mmproj")
+    writer.add_bool("clip.has_vision_encoder", True)
+    writer.add_string("clip.projector_type", "mlp")
+    writer.add_bool("clip.use_gelu", True)
+    for name, value in (
+        ("image_size", side), ("patch_size", patch), ("embedding_length", n_embd), ("feed_forward_length", n_ff),
+        ("projection_dim", n_embd_text), ("block_count", n_layer), ("attention.head_count", 2),
+    ):  # fmt: skip
+        writer.add_uint32(f"clip.vision.{name}", value)
+    writer.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-5)
+    writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
+    writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
+    random = np.random.default_rng(1)
+
+    def add(name, *shape, dtype=np.float32):
+        writer.add_tensor(name, random.normal(0, 0.02, shape).astype(dtype))
+
+    add("v.patch_embd.weight", n_embd, 3, patch, patch, dtype=np.float16)
+    add("v.position_embd.weight", (side // patch) ** 2, n_embd)
+    for i in range(n_layer):
+        for part, out, into in (
+            ("attn_q", n_embd, n_embd), ("attn_k", n_embd, n_embd), ("attn_v", n_embd, n_embd),
+            ("attn_out", n_embd, n_embd), ("ffn_up", n_ff, n_embd), ("ffn_down", n_embd, n_ff),
+        ):  # fmt: skip
+            add(f"v.blk.{i}.{part}.weight", out, into)
+            add(f"v.blk.{i}.{part}.bias", out)
+        for part in ("ln1", "ln2"):
+            add(f"v.blk.{i}.{part}.weight", n_embd)
+            add(f"v.blk.{i}.{part}.bias", n_embd)
+    add("mm.0.weight", n_embd_text, n_embd)
+    add("mm.0.bias", n_embd_text)
+    add("mm.2.weight", n_embd_text, n_embd_text)
+    add("mm.2.bias", n_embd_text)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return str(path)

@@ -27,7 +27,7 @@ from kvstudio.verify import launch as verify_launch
 from kvstudio.verify.compare import compare
 from kvstudio.verify.options import LaunchOptions
 from kvstudio.verify.values import RunOutcome
-from tests.rig.models import write_mamba
+from tests.rig.models import write_mamba, write_projector
 
 pytestmark = [pytest.mark.rig, pytest.mark.timeout(240)]
 
@@ -153,6 +153,24 @@ def test_the_dry_run_agrees_with_the_estimate(server, gemma, tmp_path):
     assert again.cached
     assert again.rows == result.rows
     assert not [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_model_with_a_projector_is_shown_a_picture(server, tmp_path):
+    projector = write_projector(tmp_path / "mmproj.gguf", describe(read(TINY)).n_embd)
+    config = config_of(TINY, "-c", "512", "-np", "1", "--mmproj", projector, env=NO_DEVICE)
+    run = launch(config, server, tmp_path)
+    assert run.outcome is RunOutcome.VERIFIED, run.says
+    assert "picture" in [kind for kind, *_ in run.prompts]
+    assert "mmproj" in {b.kind for b in run.buffers}
+
+
+@pytest.mark.parametrize("words", [("--embeddings", "--pooling", "mean"), ("--rerank",)])
+def test_a_model_that_embeds_or_ranks_gets_its_context_filled(server, tmp_path, words):
+    config = config_of(TINY, "-c", "2048", "-np", "1", *words, env=NO_DEVICE)
+    run = launch(config, server, tmp_path, fill_context=0.9)
+    assert run.outcome is RunOutcome.VERIFIED, run.says
+    (fill,) = [says for kind, _, _, says in run.prompts if kind == "fill"]
+    assert fill.startswith("about 512 of a slot's 2048 tokens"), "one batch holds the whole prompt"
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from kvstudio.verify.checks import (
     check_placement,
     check_repeated,
 )
-from kvstudio.verify.requests import Reply, Talk
+from kvstudio.verify.endpoints import Reply
+from kvstudio.verify.requests import Talk
 from kvstudio.verify.values import PrintedBuffer
 from tests.fakes.launches import fake_binary
 from tests.verify.budgets import budget_of, effective

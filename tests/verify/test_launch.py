@@ -234,9 +234,49 @@ def test_it_waits_while_the_model_is_still_loading(tmp_path):
 
 def test_the_context_is_filled_to_a_share(tmp_path):
     run = fake_launch(tmp_path, fill_context=0.5, n_predict=8, repeat=0, concurrent=0)
-    (fill,) = [says for kind, _, _, says in run.prompts if kind == "fill"]
-    assert fill == "8 tokens generated after 2040 of the prompt"
+    assert prompts_of(run)["fill"] == "2040 of a slot's 4096 tokens: 8 tokens generated after 2040 of the prompt"
     assert run.outcome is RunOutcome.VERIFIED
+
+
+def prompts_of(run):
+    return {kind: says for kind, _, _, says in run.prompts}
+
+
+@pytest.mark.parametrize("settings", [{"embeddings": True}, {"reranking": True}])
+def test_the_context_of_an_embedding_or_ranking_model_is_filled_too(tmp_path, settings):
+    run = fake_launch(tmp_path, fake_config(settings), fill_context=0.5, repeat=0, concurrent=0)
+    assert prompts_of(run)["fill"].startswith("about 2048 of a slot's 4096 tokens")
+    assert run.outcome is RunOutcome.VERIFIED
+
+
+@pytest.mark.parametrize("settings", [{"embeddings": True}, {"reranking": True}])
+def test_a_prompt_that_has_to_pass_at_once_is_cut_to_the_batch_and_that_is_said(tmp_path, settings):
+    run = fake_launch(tmp_path, fake_config(settings, batch=512), fill_context=0.5, repeat=0, concurrent=0)
+    assert prompts_of(run)["fill"].startswith("about 512 of a slot's 4096 tokens")
+    evidence = {check.check: check.evidence for check in run.checks}
+    assert "512 tokens go through at once (-ub); 2048 of a slot's context were wanted" in evidence["repeated"]
+    assert run.outcome is RunOutcome.VERIFIED
+
+
+def test_a_model_that_takes_pictures_is_shown_one(tmp_path):
+    run = fake_launch(tmp_path, fake_config({"mmproj": "/m/p.gguf"}, senses="vision"), n_predict=5)
+    assert prompts_of(run)["picture"] == "5 tokens generated after 100 of the prompt"
+    assert "/v1/chat/completions" in {check.check: check.evidence for check in run.checks}["generation"]
+    assert run.outcome is RunOutcome.VERIFIED
+
+
+def test_a_picture_that_gets_no_answer_is_not_verified(tmp_path):
+    run = fake_launch(tmp_path, fake_config({"mmproj": "/m/p.gguf"}, senses="vision", broken="blind"))
+    assert checks_of(run)["generation"] is False
+    assert run.outcome is RunOutcome.STARTED
+
+
+@pytest.mark.parametrize(("senses", "says"), [("audio", "takes audio"), ("unknown", "does not say")])
+def test_a_projector_whose_pictures_cannot_be_tried_is_said(tmp_path, senses, says):
+    run = fake_launch(tmp_path, fake_config({"mmproj": "/m/p.gguf"}, senses=senses))
+    assert "picture" not in prompts_of(run)
+    evidence = {check.check: check.evidence for check in run.checks}["repeated"]
+    assert f"no picture was sent: the server {says}" in evidence
 
 
 @pytest.mark.parametrize(
