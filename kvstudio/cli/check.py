@@ -6,11 +6,11 @@ from dataclasses import asdict
 from kvstudio.budget.estimate import estimate
 from kvstudio.cli.inputs import gather
 from kvstudio.cli.output import DOES_NOT_FIT, DONE, Progress, emit, emit_json, message, table
-from kvstudio.cli.places import data_dir
 from kvstudio.cli.running import need_binary
 from kvstudio.oracle.cache import OracleCache
 from kvstudio.oracle.check import check
 from kvstudio.oracle.values import OracleResult, OracleRow
+from kvstudio.places import data_dir
 from kvstudio.units import MIB
 
 

@@ -14,13 +14,13 @@ from kvstudio.case.walk import attempt_of, step, to_json
 from kvstudio.case.walks import KeptWalk, Walks, candidates
 from kvstudio.cli.inputs import Inputs, add_device_options, gather
 from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json, message
-from kvstudio.cli.places import data_dir, history_dir
 from kvstudio.cli.running import add_run_options, need_binary, options_of, run_once
 from kvstudio.errors import ConfigError, KvStudioError, StoreError
 from kvstudio.launch.argv import build_argv, format_command, split_command
 from kvstudio.launch.binary import Binary, find, inspect
 from kvstudio.launch.config import NOT_SETTINGS, LaunchConfig
 from kvstudio.launch.flags import program_name
+from kvstudio.places import data_dir, history_dir
 from kvstudio.units import format_bytes
 from kvstudio.verify.values import Run
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from kvstudio.case.history import Comparison, History, compare
 from kvstudio.cli.output import DONE, emit, emit_json, message, table
-from kvstudio.cli.places import history_dir
+from kvstudio.places import history_dir
 from kvstudio.units import format_bytes
 from kvstudio.verify.json import to_json
 from kvstudio.verify.values import Run

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from kvstudio.case import overhead
 from kvstudio.cli.output import message
-from kvstudio.cli.places import data_dir
 from kvstudio.devices.probe import probe
 from kvstudio.devices.snapshot import load as load_snapshot
 from kvstudio.devices.typed import parse_device
@@ -24,6 +23,7 @@ from kvstudio.launch.config import LaunchConfig
 from kvstudio.launch.rpc import unreachable
 from kvstudio.model.describe import describe
 from kvstudio.model.values import ModelInfo
+from kvstudio.places import data_dir
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from kvstudio.case import overhead
 from kvstudio.case.history import History
 from kvstudio.cli.inputs import Inputs
 from kvstudio.cli.output import Progress, message
-from kvstudio.cli.places import data_dir, history_dir
 from kvstudio.errors import LaunchError, StoreError
 from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import LaunchConfig
+from kvstudio.places import data_dir, history_dir
 from kvstudio.runlog.values import Phase
 from kvstudio.units import parse_size
 from kvstudio.verify.launch import test_launch

@@ -26,10 +26,10 @@ def check(case: Case) -> OracleResult:
     """llama.cpp's own figures for a case, remembered beside the history."""
     from kvstudio.oracle import check as oracle
     from kvstudio.oracle.cache import OracleCache
-    from kvstudio.ui.launching import history_folder
+    from kvstudio.places import data_dir
 
     assert case.binary is not None
-    cache = OracleCache(history_folder().parent / "checks")
+    cache = OracleCache(data_dir() / "checks")
     return oracle.check(case.config, case.binary, case.model, budget=case.budget, devices=case.chosen, cache=cache)
 
 

@@ -1,6 +1,5 @@
 """Test launches of the window: one worker, its panel, the kept history and the store, tied together."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,11 +42,11 @@ class Launching(QObject):
         self,
         store: Store,
         panel: RunPanel,
-        history_folder: Path,
+        folder: Path,
         parent: Any = None,
     ) -> None:
         super().__init__(parent)
-        self._store, self._panel, self._folder = store, panel, history_folder
+        self._store, self._panel, self._folder = store, panel, folder
         self.options = LaunchOptions()
         self._number = 0
         self._lines: list[LogLine] = []
@@ -204,13 +203,3 @@ def recall(folder: Path) -> Overheads:
 def has_recurrent(case: Case) -> bool:
     """Whether the model keeps recurrent state."""
     return case.model is not None and any(layer.is_recurrent for layer in case.model.layers)
-
-
-def history_folder() -> Path:
-    """Where window and terminal keep runs."""
-    chosen = os.environ.get("KVSTUDIO_DATA")
-    if chosen:
-        return Path(chosen) / "history"
-    from platformdirs import user_data_path
-
-    return user_data_path("kvstudio", appauthor=False) / "history"

@@ -20,7 +20,8 @@ from kvstudio.budget.values import Provenance
 from kvstudio.case import evolve as evolving
 from kvstudio.case.values import Case
 from kvstudio.devices.values import Device
-from kvstudio.ui.launching import Launching, history_folder
+from kvstudio.places import history_dir
+from kvstudio.ui.launching import Launching
 from kvstudio.ui.panels.chart_panel import CONTEXT, ChartPanel
 from kvstudio.ui.panels.command_panel import CommandPanel
 from kvstudio.ui.panels.devices_panel import DevicesPanel
@@ -56,7 +57,7 @@ class WorkPage(QWidget):
         self.run_panel = RunPanel()
         self._build()
         self._context = task.Latest(evolving.context_view, self.chart.show_context, self._banner.show_error)
-        self.launching = Launching(self._store, self.run_panel, history_folder(), parent=self)
+        self.launching = Launching(self._store, self.run_panel, history_dir(), parent=self)
         self._wire(window)
         self.launching.options = window.preferences.launch_options
         self.launching.recall()

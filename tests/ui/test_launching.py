@@ -10,9 +10,9 @@ from kvstudio.budget.values import Provenance
 from kvstudio.case.history import History
 from kvstudio.devices.values import Device, Machine
 from kvstudio.launch.binary import Binary
+from kvstudio.places import history_dir
 from kvstudio.runlog.values import LogLine, Phase
 from kvstudio.ui import background
-from kvstudio.ui.launching import history_folder
 from kvstudio.ui.main_window import MainWindow
 from kvstudio.ui.preferences import Preferences
 from kvstudio.units import GIB
@@ -65,8 +65,8 @@ def test_a_failed_launch_is_kept_and_shown(window, qtbot):
     assert [line.text for line in window.store.case.log] == ["E out of memory"]
     assert window.work.run_panel.is_open
     assert window.toolbar.report_button.isEnabled()
-    qtbot.waitUntil(lambda: len(History(history_folder()).list().entries) == 1)
-    assert History(history_folder()).list().entries[0].title == "Tiny llama"
+    qtbot.waitUntil(lambda: len(History(history_dir()).list().entries) == 1)
+    assert History(history_dir()).list().entries[0].title == "Tiny llama"
 
 
 def test_a_running_launch_can_be_stopped(window, qtbot):
@@ -123,12 +123,12 @@ def test_a_kept_run_is_opened_again_with_its_log_checks_and_settings(window, qtb
 
     use(window, launch)
     window.launch()
-    qtbot.waitUntil(lambda: len(History(history_folder()).list().entries) == 1)
+    qtbot.waitUntil(lambda: len(History(history_dir()).list().entries) == 1)
     window.store.edit({"n_ctx": 512})
     window.launch()
     qtbot.waitUntil(lambda: len(window.store.case.runs) == 2 and not window.is_running)
-    qtbot.waitUntil(lambda: len(History(history_folder()).list().entries) == 2)
-    entry = History(history_folder()).load(1)
+    qtbot.waitUntil(lambda: len(History(history_dir()).list().entries) == 2)
+    entry = History(history_dir()).load(1)
     window.work.launching.reopen(entry, (LogLine(1, "I kept", "kept", "I"),))
     assert window.store.case.config.n_ctx is None
     assert [run.number for run in window.store.case.runs] == [2, 1]

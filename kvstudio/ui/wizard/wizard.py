@@ -20,10 +20,11 @@ from kvstudio.errors import KvStudioError
 from kvstudio.launch.binary import Binary, find, inspect
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.launch.flags import program_name
+from kvstudio.places import history_dir
 from kvstudio.runlog.values import LogLine, Phase
 from kvstudio.ui import text
 from kvstudio.ui.command_words import command_text
-from kvstudio.ui.launching import begin_run, has_recurrent, history_folder, keep_run
+from kvstudio.ui.launching import begin_run, has_recurrent, keep_run
 from kvstudio.ui.panels.run_values import PHASES
 from kvstudio.ui.widgets_run.phase_strip import PhaseState
 from kvstudio.ui.wizard.dialog import WizardWindow
@@ -146,7 +147,7 @@ class FixWizard(WizardWindow):
         self._number = 0
         self._thinking = False
         self._leaving = False
-        self._folder = folder or history_folder()
+        self._folder = folder or history_dir()
         self._walks = Walks(self._folder.parent / "walks")
         self._baseline: Begun | None = None
         self._reasons: tuple[NotOffered, ...] | None = None

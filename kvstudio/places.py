@@ -1,11 +1,11 @@
-"""Where the terminal keeps what it keeps: the user's data folder, or KVSTUDIO_DATA."""
+"""Where window and terminal keep what outlives them: the user's data folder, or KVSTUDIO_DATA."""
 
 import os
 from pathlib import Path
 
 
 def data_dir() -> Path:
-    """The folder of kept runs and logs; not made here."""
+    """The folder of everything that is kept; not made here."""
     chosen = os.environ.get("KVSTUDIO_DATA")
     if chosen:
         return Path(chosen)
@@ -15,5 +15,5 @@ def data_dir() -> Path:
 
 
 def history_dir() -> Path:
-    """The folder that window and terminal keep runs in."""
+    """The folder of kept runs."""
     return data_dir() / "history"
