@@ -2,11 +2,13 @@
 
 import argparse
 
+from kvstudio.case import programs
 from kvstudio.cli.inputs import live_machine
 from kvstudio.cli.output import DONE, emit, emit_json, message, table
 from kvstudio.devices.json import to_json
 from kvstudio.devices.values import Device
-from kvstudio.launch.binary import find, inspect
+from kvstudio.launch.binary import find
+from kvstudio.places import data_dir
 from kvstudio.units import format_bytes
 
 
@@ -16,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     path = args.binary or next(iter(find()), None)
-    machine = live_machine(inspect(path) if path else None)
+    machine = live_machine(programs.inspect(path, data_dir()) if path else None)
     for note in machine.notes:
         message(note)
     if args.json:

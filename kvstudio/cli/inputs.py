@@ -6,9 +6,8 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 
-from kvstudio.case import overhead
+from kvstudio.case import overhead, programs
 from kvstudio.cli.output import message
 from kvstudio.devices.probe import probe
 from kvstudio.devices.snapshot import load as load_snapshot
@@ -18,8 +17,9 @@ from kvstudio.errors import ConfigError, KvStudioError
 from kvstudio.header.hub import find_repo_model
 from kvstudio.header.reader import read
 from kvstudio.launch.argv import parse_argv, split_command
-from kvstudio.launch.binary import Binary, find, inspect, list_devices
+from kvstudio.launch.binary import Binary, find, list_devices
 from kvstudio.launch.config import LaunchConfig
+from kvstudio.launch.flags import program_name
 from kvstudio.launch.rpc import unreachable
 from kvstudio.model.describe import describe
 from kvstudio.model.values import ModelInfo
@@ -109,17 +109,11 @@ def choose_binary(config: LaunchConfig) -> Binary | None:
     """The program the command names: the path itself, else PATH, else any known place; None when there is none."""
     named = config.program
     if os.path.dirname(named):
-        return inspect(named)
+        return programs.inspect(named, data_dir())
     on_path = shutil.which(named)
-    candidates = [on_path] if on_path else [path for path in find() if Path(path).name == named]
-    if not candidates:
-        return None
-    return _inspect(candidates[0], os.stat(candidates[0]).st_mtime_ns)
-
-
-@lru_cache(maxsize=16)
-def _inspect(path: str, _mtime_ns: int) -> Binary:
-    return inspect(path)
+    name = program_name(named)
+    path = on_path or next((path for path in find() if program_name(path) == name), None)
+    return programs.inspect(path, data_dir()) if path else None
 
 
 def live_machine(

@@ -83,7 +83,7 @@ class Binary:
 
 @dataclass(slots=True)
 class InspectCache:
-    """Binaries already inspected, by path, size and time of change, so that each is started once.
+    """Binaries already inspected, by path, the file it leads to, size and time of change: each is started once.
 
     Plain data in and out of JSON: `InspectCache(entries)` of `to_json()` is the same cache.
     """
@@ -92,7 +92,8 @@ class InspectCache:
 
     def get(self, path: str) -> Binary | None:
         entry = self.entries.get(path)
-        if not isinstance(entry, dict) or entry.get("stamp") != _stamp(path):
+        stamp = _stamp(path)
+        if not isinstance(entry, dict) or not stamp or entry.get("stamp") != stamp:
             return None
         try:
             return _from_json(entry["binary"])
@@ -178,12 +179,14 @@ def _inspect(path: str, timeout_s: float) -> Binary:
         env = (("DYLD_LIBRARY_PATH" if sys.platform == "darwin" else "LD_LIBRARY_PATH", folder),)
         answer = ask((path, "--version"), child_env(env, None), timeout_s)
     version = parse_version(answer.text)
-    package = packages_of(path)
+    # A link in a folder of links says nothing; the place it leads to has the package's or the build's name.
+    real = os.path.realpath(path)
+    package = packages_of(real)
     draft = Binary(
         path=path,
         program=program_name(path),
         version=version.version if version else "",
-        build=(version.build if version else None) or build_from_place(path, package),
+        build=(version.build if version else None) or build_from_place(real, package),
         commit=version.commit if version else None,
         compiler=version.compiler if version else None,
         backends=(),
@@ -272,12 +275,15 @@ def _linked(path: str) -> set[str]:
     return names & BACKENDS.keys()
 
 
-def _stamp(path: str) -> list[int]:
+def _stamp(path: str) -> list[Any]:
+    """What tells that a program is the same as before: the file behind all links, its size and time, and the time of
+    its folder, since a program that only loads a library changes by that library's new file."""
+    real = os.path.realpath(path)
     try:
-        status = os.stat(path)
+        status = os.stat(real)
+        return [real, status.st_size, status.st_mtime_ns, os.stat(os.path.dirname(real)).st_mtime_ns]
     except OSError:
         return []
-    return [status.st_size, status.st_mtime_ns]
 
 
 def _to_json(binary: Binary) -> dict[str, Any]:

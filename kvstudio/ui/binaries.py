@@ -10,6 +10,8 @@ from kvstudio.launch.binary import Binary
 from kvstudio.work import task
 
 _INSPECTED_AT_ONCE = 8
+#: Programs that can be launched and asked; the others measure or serve as a device.
+LAUNCHES = ("llama-server", "llama-cli", "llama-completion", "llama-mtmd-cli")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ class Binaries(QObject):
 
     def _on_found(self, paths: tuple[str, ...], preferred: str) -> None:
         self.note = ""
-        paths = tuple(path for path in paths if _launches(path))
+        # One that was chosen by hand may be called anything.
+        paths = tuple(path for path in paths if path == preferred or _launches(path))
         for path in paths:
             self._titles.setdefault(path, _short_title(path))
         self.list_changed.emit()
@@ -121,15 +124,16 @@ def _find(preferred: str) -> tuple[str, ...]:
 
 
 def _inspect(path: str) -> Binary:
-    from kvstudio.launch.binary import inspect
+    from kvstudio.case import programs
+    from kvstudio.places import data_dir
 
-    return inspect(path)
+    return programs.inspect(path, data_dir())
 
 
 def _inspect_and_list(path: str, env: tuple[tuple[str, str], ...], rpc: tuple[str, ...]) -> Chosen:
-    from kvstudio.launch.binary import inspect, list_devices
+    from kvstudio.launch.binary import list_devices
 
-    binary = inspect(path)
+    binary = _inspect(path)
     away: tuple[tuple[str, str], ...] = ()
     if rpc:
         from kvstudio.launch.rpc import unreachable
@@ -147,5 +151,7 @@ def _short_title(path: str) -> str:
 
 
 def _launches(path: str) -> bool:
-    """Whether it is a program that loads a model; `ggml-rpc-server` is a device, not a launch."""
-    return os.path.basename(path).lower().startswith(("llama-server", "llama-cli", "llama", "server"))
+    """Whether it is a program that loads a model and answers; `ggml-rpc-server` is a device, not a launch."""
+    from kvstudio.launch.flags import program_name
+
+    return program_name(path) in LAUNCHES

@@ -275,6 +275,31 @@ def test_programs_are_found_server_first_and_once(tmp_path: Path) -> None:
     assert mine == [str(on_path / "llama-server"), wheel, cli]
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        ".local/share/uv/tools/x/lib/python3.12/site-packages/a_llama_wheel/bin",
+        ".local/pipx/venvs/y/lib/python3.11/site-packages/llama_cpp_z/bin",
+        "env/lib/python3.13/site-packages/llama_wheel/bin",
+        "Downloads/llama-b6345/build/bin",
+        ".lmstudio/extensions/backends/llama.cpp-linux-x86_64-1.2.3",
+    ],
+)
+def test_programs_are_found_in_the_usual_folders_of_a_user(tmp_path: Path, place: str) -> None:
+    home = tmp_path / "home [of] me"
+    path = write_llama(home / place / "llama-server")
+    assert path in find_programs({"PATH": "", "VIRTUAL_ENV": str(home / "env")}, str(home), ())
+
+
+def test_a_build_is_read_from_the_place_a_link_leads_to(tmp_path: Path) -> None:
+    nameless = VERSION.replace("6345", "1")
+    server = write_llama(tmp_path / "llama-b7654-bin-ubuntu-x64" / "llama-server", version=nameless)
+    link = tmp_path / "bin" / "llama-server"
+    link.parent.mkdir()
+    link.symlink_to(server)
+    assert inspect(str(link)).build == 7654
+
+
 def test_find_takes_this_machine_as_it_is() -> None:
     assert all(os.access(path, os.X_OK) for path in find())
 
