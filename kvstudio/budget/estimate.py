@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from kvstudio.budget import explain, failure, flash
 from kvstudio.budget.effective import resolve
@@ -18,6 +19,7 @@ from kvstudio.budget.extras import (
 from kvstudio.budget.extras import notes as extra_notes
 from kvstudio.budget.graphs import compute_buffers
 from kvstudio.budget.kv import cache_buffers, cache_specs
+from kvstudio.budget.largest import largest_allocation
 from kvstudio.budget.output import output_buffer_type, output_bytes
 from kvstudio.budget.placement import place
 from kvstudio.budget.placement_values import Placement
@@ -70,7 +72,9 @@ def estimate(
         host=host_part,
         buffers=buffers,
         caches=caches,
-        first_failure=failure.first(buffers, parts, host_part, placement, effective),
+        first_failure=failure.first(
+            buffers, parts, host_part, placement, partial(largest_allocation, model, effective, placement, config)
+        ),
         notes=(
             *effective.errors,
             *effective.notes,

@@ -5,7 +5,7 @@ Source: llama.cpp b11434, src/llama-model.cpp (load_tensors), src/llama-model-lo
 
 from dataclasses import dataclass
 
-from kvstudio.budget import builds, device_list, layer_split
+from kvstudio.budget import builds, device_list, layer_split, limits
 from kvstudio.budget.placement_values import BackendTraits, Placement, TensorGroup
 from kvstudio.budget.tensor_groups import Grouper, Lists
 from kvstudio.budget.tensor_table import TensorTable, table_of
@@ -42,6 +42,7 @@ class _Key:
     overrides: tuple[tuple[str, str], ...]
     load_mtp: bool
     build: int
+    env: tuple[tuple[str, str], ...]
 
 
 def place(
@@ -69,6 +70,7 @@ def place(
         effective.overrides,
         effective.load_mtp,
         effective.build,
+        tuple(pair for pair in config.env if pair[0] in limits.VARIABLES),
     )
     kept: dict[_Key, Placement] = model.memo.setdefault("placements", {})
     placement = kept.get(key)
@@ -81,7 +83,8 @@ def place(
 
 def _place(model: ModelInfo, key: _Key, config: LaunchConfig) -> Placement:
     devices, errors = device_list.choose(key.devices, config)
-    traits = tuple(traits_of(device) for device in devices)
+    variables = dict(key.env)
+    traits = tuple(traits_of(device, variables) for device in devices)
     names = tuple(device.name for device in devices)
     types = _buffer_types(devices, key.rpc)
     indices, notes = _layers(model, key, devices)

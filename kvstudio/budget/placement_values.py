@@ -8,7 +8,9 @@ from kvstudio.header.values import TensorInfo
 @dataclass(frozen=True, slots=True)
 class BackendTraits:
     """What a backend's buffer types do to sizes. `host_buffer_type` None: none (Metal, RPC, OpenCL...); a buffer of it
-    is `host_extra` bytes larger than what it holds. What has a tensor over `max_tensor_bytes` is left to the CPU.
+    is `host_extra` bytes larger than what it holds. Larger sums are cut into buffers of `max_buffer_bytes`. What has a
+    tensor over `max_tensor_bytes` is left to the CPU; one allocation over `max_alloc_bytes` is refused, None where that
+    limit does not exist or is not known.
 
     Source: memory model of llama.cpp b11434, ggml/src/ggml-<backend>.
     """
@@ -23,6 +25,7 @@ class BackendTraits:
     flash_attn_scratch: bool
     host_extra: int = 0
     max_tensor_bytes: int | None = None
+    max_alloc_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

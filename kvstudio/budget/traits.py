@@ -3,8 +3,11 @@
 Source: llama.cpp b11434, ggml/src/ggml-<backend>; Vulkan's alignments are properties of the device, measured here.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
+from kvstudio.budget.limits import limits_of
 from kvstudio.budget.placement_values import BackendTraits
 from kvstudio.devices.values import Device
 from kvstudio.units import GIB, MIB
@@ -27,11 +30,12 @@ _TRAITS: dict[str, BackendTraits] = {
         ("OPENVINO", 32, None, None, 32, False, False, False),
         ("WebGPU", 256, None, None, 32, False, False, False),
         ("RPC", 32, None, None, 32, True, False, False),
-        ("HTP", 128, None, None, 32, False, False, False),
+        ("HTP", 128, GIB, None, 32, False, False, False),
         ("CPU", CPU_ALIGNMENT, None, None, 32, False, False, False),
     )
 }
 _ALIASES = {"Metal": "MTL", "GPUOpenCL": "OpenCL", "HIP": "ROCm", "OpenVINO": "OPENVINO"}
+_NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 _UNKNOWN = BackendTraits("", 128, None, None, 32, False, False, False)
 
 #: Backends that still offer `-sm row`. Source: ggml_backend_split_buffer_type in their registries.
@@ -46,15 +50,22 @@ _SOFTWARE_TENSOR_LIMIT = 128 * MIB
 _SOFTWARE_DEVICE = "llvmpipe"
 
 
-def traits_of(device: Device) -> BackendTraits:
-    """The rules of a device's backend; an unknown one is taken to pad like CUDA and to have no host type."""
+def traits_of(device: Device, env: Mapping[str, str] = _NO_VARIABLES) -> BackendTraits:
+    """The rules of a device's backend under the launch's variables; an unknown one is taken to pad like CUDA and to
+    have no host type.
+    """
     known = _TRAITS.get(_ALIASES.get(device.backend, device.backend))
     if known is None:
         return replace(_UNKNOWN, backend=device.backend)
+    limits = limits_of(known.backend, device, env)
+    chunk = limits.chunk_bytes if limits.chunk_bytes is not None else known.max_buffer_bytes
+    found = replace(known, max_buffer_bytes=chunk, max_alloc_bytes=limits.most_bytes)
     if known.backend == "Vulkan":
         software = _SOFTWARE_DEVICE in device.description.lower()
-        return replace(known, max_tensor_bytes=_SOFTWARE_TENSOR_LIMIT if software else _VULKAN_TENSOR_LIMIT)
-    return known
+        range_bytes = _SOFTWARE_TENSOR_LIMIT if software else _VULKAN_TENSOR_LIMIT
+        most = limits.most_bytes
+        return replace(found, max_tensor_bytes=range_bytes if most is None else min(range_bytes, most))
+    return found
 
 
 def is_known(backend: str) -> bool:

@@ -144,15 +144,15 @@ class DeviceBudget:
 class FirstFailure:
     """The allocation that fails first in llama.cpp's own order.
 
-    `free_bytes` is what the device has left at that moment; `limit_bytes` a backend's cap on one allocation, when that
-    is the reason.
+    `free_bytes` is what the device has left at that moment, None when unknown; `limit_bytes` the backend's cap on one
+    allocation when that is the reason, `bytes` is then the one allocation over it.
     """
 
     device: str
     kind: BufferKind
     bytes: int
     short_bytes: int
-    free_bytes: int
+    free_bytes: int | None
     limit_bytes: int | None = None
 
 

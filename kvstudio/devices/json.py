@@ -62,6 +62,7 @@ def _read_device(plain: object, where: str) -> Device:
         driver=_text(plain, "driver"),
         processes=tuple(_process(each, where) for each in processes) if isinstance(processes, list) else (),
         reason=_text(plain, "reason"),
+        max_buffer_bytes=_bytes(plain, "max_buffer_bytes", where),
     )
 
 

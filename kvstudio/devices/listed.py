@@ -12,7 +12,10 @@ _LINE = re.compile(
     r"[ \t]*\((?P<total>\d{1,12}) MiB, (?P<free>\d{1,12}) MiB free\)[ \t\r]*$",
     re.MULTILINE,
 )
+#: OpenCL's start says it, for the device that llama.cpp then takes for all. Source: ggml-opencl.cpp, build 11434.
+_OPENCL_LIMIT = re.compile(r"ggml_opencl: max mem alloc size:[ \t]*(\d{1,9}) MB")
 _BACKEND = re.compile(r"[A-Za-z_]+")
+_OPENCL = ("OpenCL", "GPUOpenCL")
 _RPC_NAME = re.compile(r"RPC\d+")
 #: What stands for the description of a remote device: its server.
 _ENDPOINT = re.compile(r"\S+:\d{1,5}")
@@ -29,6 +32,10 @@ _INTEGRATED = re.compile(
 def parse_listed(text: str) -> tuple[Device, ...]:
     """Devices of a `--list-devices` answer; other lines are ignored."""
     devices = tuple(_device(match) for match in _LINE.finditer(text))
+    limit = _OPENCL_LIMIT.search(text)
+    if limit is not None:
+        most = int(limit[1]) * MIB
+        devices = tuple(replace(d, max_buffer_bytes=most) if d.backend in _OPENCL else d for d in devices)
     names = named_by_server(tuple((device.name, device.description) for device in devices))
     return tuple(replace(device, name=name) for device, name in zip(devices, names, strict=True))
 

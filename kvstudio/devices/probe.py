@@ -1,6 +1,6 @@
 """All that can be known about this machine's memory now -> Machine; a source that fails takes no other along."""
 
-from kvstudio.devices import nvml, sysfs, sysmem
+from kvstudio.devices import nvml, sysfs, sysmem, vulkaninfo
 from kvstudio.devices.listed import is_listing, parse_listed
 from kvstudio.devices.merge import merge, unlisted
 from kvstudio.devices.values import Device, DeviceSource, Machine
@@ -15,6 +15,7 @@ def probe(listed: str | None = None) -> Machine:
     silent = () if reading.devices else _silent(reading)
     host, host_notes = sysmem.read_host()
     devices, notes = combine(listed, cards, silent)
+    devices = vulkaninfo.read(devices)
     driver = () if reading.absent or reading.reason is None else (reading.reason,)
     return Machine(devices, host, host.description, sysmem.system_name(), (*driver, *notes, *host_notes))
 

@@ -32,7 +32,9 @@ class Device:
     """A device and its memory; unknown figures are None and `reason` says why.
 
     `name` is llama.cpp's (`CUDA0`, `Vulkan1`, `MTL0`, `RPC0[host:port]`, `Host` for RAM); `backend` its prefix
-    (`CUDA`, `ROCm`, `Vulkan`, `MTL`, `SYCL`, `RPC`, `CPU`...).
+    (`CUDA`, `ROCm`, `Vulkan`, `MTL`, `SYCL`, `RPC`, `CPU`...). `max_buffer_bytes` is the largest single allocation the
+    driver takes (Vulkan's maxBufferSize, OpenCL's and SYCL's max_mem_alloc_size, Metal's maxBufferLength); None where
+    nobody said.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Device:
     driver: str | None = None
     processes: tuple[DeviceProcess, ...] = ()
     reason: str | None = None
+    max_buffer_bytes: int | None = None
 
     @property
     def used_bytes(self) -> int | None:

@@ -89,3 +89,11 @@ def test_a_remote_device_is_named_by_its_server_as_its_buffers_are() -> None:
     assert devices[2].source is DeviceSource.RPC
     assert devices[2].free_bytes == 24105 * MIB
     assert list(option_names(names).values()) == ["RPC0", "RPC1", "RPC2", "CUDA0"]
+
+
+def test_opencl_says_its_largest_buffer_when_it_starts():
+    text = (
+        "ggml_opencl: max mem alloc size: 1024 MB\nAvailable devices:\n  GPUOpenCL: Adreno (4096 MiB, 4096 MiB free)\n"
+    )
+    assert [d.max_buffer_bytes for d in parse_listed(text)] == [1024 * MIB]
+    assert [d.max_buffer_bytes for d in parse_listed(text.partition("\n")[2])] == [None]

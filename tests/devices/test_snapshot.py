@@ -14,7 +14,15 @@ from kvstudio.errors import StoreError
 MACHINE = Machine(
     devices=(
         Device(
-            "CUDA0", "CUDA", "RTX", 100, 50, pci_id="0000:01:00.0", driver="1", processes=(DeviceProcess(1, "x", None),)
+            "CUDA0",
+            "CUDA",
+            "RTX",
+            100,
+            50,
+            pci_id="0000:01:00.0",
+            driver="1",
+            processes=(DeviceProcess(1, "x", None),),
+            max_buffer_bytes=40,
         ),
         Device("CUDA1", "CUDA", reason="GPU is lost"),
     ),

@@ -403,7 +403,7 @@ def bracket_words(kind: BufferKind, row: Row) -> str:
         limit = format_room(failure.limit_bytes)
         return text.tr("{} asks for {}, one allocation may be {}").format(text.kind_name(kind), asked, limit)
     return text.tr("{} asks for {}, {} are free").format(
-        text.kind_name(kind), asked, format_room(max(0, failure.free_bytes))
+        text.kind_name(kind), asked, format_room(failure.free_bytes or 0)
     )
 
 
