@@ -65,7 +65,7 @@ class ContextView:
     """Everything the view by context shows. The first curve is the current type's.
 
     `largest` fits on every device at once, `deciding` is the device that ends it; `weights_bytes` what the model
-    needs on one card before any context.
+    needs on one card before any context. `streams` share n_ctx: the slots, or 1 where they have a common pool.
     """
 
     n_ctx_now: int
@@ -80,6 +80,12 @@ class ContextView:
     costs: tuple[Cost, ...] = ()
     weights_bytes: int = 0
     choices: tuple[Choice, ...] = ()
+    streams: int = 1
+
+    @property
+    def n_ctx_trained(self) -> int:
+        """The n_ctx that gives every stream the trained context; llama.cpp warns of more, and serves no more of it."""
+        return self.n_ctx_train * self.streams
 
 
 def axis_end(n_ctx_now: int, n_ctx_train: int) -> int:
@@ -249,4 +255,5 @@ def by_context(
         cost_types=cost_types,
         costs=costs(estimate, config, cost_contexts(now, n_ctx_train, end), cost_types),
         weights_bytes=sum(d.of(BufferKind.MODEL) or 0 for d in budget.devices),
+        streams=max(1, now // budget.config.n_ctx_seq) if budget.config.n_ctx_seq else 1,
     )

@@ -1,6 +1,8 @@
 """The budget turned round: the largest setting that still fits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from kvstudio.budget.effective import resolve
 from kvstudio.budget.estimate import estimate
@@ -14,73 +16,62 @@ _MAX_SEQUENCES = 256
 _NO_TRAINED_CONTEXT = 2**20
 
 
-def largest_n_ctx(
-    model: ModelInfo,
-    config: LaunchConfig,
-    devices: tuple[Device, ...],
-    host: Device | None = None,
-    build: int | None = None,
-) -> int | None:
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What a setting is looked for in: everything but that setting, as `estimate` takes it."""
+
+    model: ModelInfo
+    config: LaunchConfig
+    devices: tuple[Device, ...]
+    host: Device | None = None
+    build: int | None = None
+    overhead: Mapping[str, int] | None = None
+
+    def budget(self, **changes: Any) -> Budget:
+        """The budget with some settings changed."""
+        config = self.config.evolve(**changes)
+        return estimate(self.model, config, self.devices, self.host, self.build, self.overhead)
+
+
+def largest_n_ctx(launch: Launch, beyond_trained: bool = False) -> int | None:
     """The largest `-c` that fits, a multiple of 256 per slot, at most what the model was trained for in every slot.
 
-    None when not even the smallest fits, or when the memory of a device is not known.
+    `beyond_trained` goes on past that, of which llama.cpp only warns. None when not even the smallest fits, or when the
+    memory of a device is not known.
     """
-    effective = resolve(model, config, len(devices), build)
+    model = launch.model
+    effective = resolve(model, launch.config, len(launch.devices), launch.build)
     streams = 1 if effective.kv_unified else effective.n_parallel
     unit = _CELL_PAD * streams
-    trained = model.n_ctx_train or _NO_TRAINED_CONTEXT
-    last = max(1, trained * streams // unit)
-
-    def rooms(step: int) -> list[int] | None:
-        return _rooms(estimate(model, config.evolve(n_ctx=step * unit), devices, host, build))
-
-    found = _largest(rooms, 1, last)
-    if found is None:
-        return None
-    return min(found * unit, trained * streams) if found == last else found * unit
+    trained = (model.n_ctx_train or _NO_TRAINED_CONTEXT) * streams
+    most = max(trained, _NO_TRAINED_CONTEXT * streams) if beyond_trained else trained
+    last = max(1, most // unit)
+    found = _largest(lambda step: _rooms(launch.budget(n_ctx=step * unit)), 1, last)
+    return None if found is None else min(found * unit, most)
 
 
-def most_parallel(
-    model: ModelInfo,
-    config: LaunchConfig,
-    devices: tuple[Device, ...],
-    host: Device | None = None,
-    build: int | None = None,
-) -> int | None:
+def most_parallel(launch: Launch) -> int | None:
     """The largest `-np` that fits with everything else as typed; None when not even one slot does."""
-
-    def rooms(slots: int) -> list[int] | None:
-        return _rooms(estimate(model, config.evolve(n_parallel=slots), devices, host, build))
-
-    return _largest(rooms, 1, _MAX_SEQUENCES)
+    return _largest(lambda slots: _rooms(launch.budget(n_parallel=slots)), 1, _MAX_SEQUENCES)
 
 
-def fewest_cpu_layers(
-    model: ModelInfo,
-    config: LaunchConfig,
-    devices: tuple[Device, ...],
-    host: Device | None = None,
-    build: int | None = None,
-) -> int | None:
-    """How few layers (the output layer counted) must stay on the CPU for the rest to fit; None when none may move."""
-    slots = model.n_layer_all + 1
-
-    def rooms(n_gpu_layers: int) -> list[int] | None:
-        return _rooms(estimate(model, config.evolve(n_gpu_layers=n_gpu_layers), devices, host, build))
-
-    if _fits(rooms(slots)):
-        return 0
-    found = _largest(rooms, 0, slots - 1)
-    return None if found is None else slots - found
+def most_gpu_layers(launch: Launch) -> int | None:
+    """The most layers (the output layer counted) that fit on devices; None when not even the rest fits without any."""
+    slots = launch.model.n_layer_all + 1
+    return _largest(lambda n_gpu_layers: _rooms(launch.budget(n_gpu_layers=n_gpu_layers)), 0, slots)
 
 
 def _rooms(budget: Budget) -> list[int] | None:
-    """Bytes left on every device and, where its memory is known, on the host; None when a device's is not."""
+    """Bytes left on every device and, where its memory is known, on the host; last what one allocation is over its
+    backend's limit, as a negative number. None when a device's memory is not known.
+    """
     parts = [part.room_bytes for part in budget.devices]
     if budget.host.room_bytes is not None:
         parts.append(budget.host.room_bytes)
     rooms = [room for room in parts if room is not None]
-    return rooms if rooms and len(rooms) == len(parts) else None
+    failure = budget.first_failure
+    over = failure.short_bytes if failure is not None and failure.limit_bytes is not None else 0
+    return [*rooms, -over] if rooms and len(rooms) == len(parts) else None
 
 
 def _fits(rooms: list[int] | None) -> bool:

@@ -107,10 +107,10 @@ def context_view(case: Case) -> "ContextView":
         return estimate(model, config, case.chosen_devices, host=host, build=build, overhead=learned)
 
     def largest(config: LaunchConfig, devices: tuple[Device, ...] | None) -> int | None:
-        from kvstudio.budget.solve import largest_n_ctx
+        from kvstudio.budget.solve import Launch, largest_n_ctx
 
-        used = case.chosen_devices if devices is None else devices
-        return largest_n_ctx(model, config, used, host=host, build=build)
+        used, known = (case.chosen_devices, learned) if devices is None else (devices, None)
+        return largest_n_ctx(Launch(model, config, used, host, build, known), beyond_trained=True)
 
     view = by_context(at, case.config, case.budget, model.n_ctx_train, largest)
     return replace(view, choices=choices(at, case.config, case.budget, model.n_ctx_train))

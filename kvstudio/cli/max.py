@@ -3,31 +3,30 @@
 import argparse
 from collections.abc import Callable
 
-from kvstudio.budget.estimate import estimate
 from kvstudio.budget.json import to_json
-from kvstudio.budget.solve import fewest_cpu_layers, largest_n_ctx, most_parallel
-from kvstudio.cli.inputs import Inputs, add_device_options, gather
+from kvstudio.budget.solve import Launch, largest_n_ctx, most_gpu_layers, most_parallel
+from kvstudio.cli.inputs import add_device_options, gather
 from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json
 
-VARIABLES = ("n_ctx", "n_parallel", "n_gpu_layers")
+SOLVERS: dict[str, Callable[[Launch], int | None]] = {
+    "n_ctx": largest_n_ctx,
+    "n_parallel": most_parallel,
+    "n_gpu_layers": most_gpu_layers,
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_device_options(parser)
     parser.add_argument(
-        "--for", dest="variable", choices=VARIABLES, default="n_ctx", help="what to make as large as possible"
+        "--for", dest="variable", choices=tuple(SOLVERS), default="n_ctx", help="what to make as large as possible"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     inputs = gather(args)
-    best = _solve(args.variable)(inputs)
-    budget = None
-    if best is not None:
-        config = inputs.config.evolve(**{args.variable: best})
-        budget = estimate(
-            inputs.model, config, inputs.devices, host=inputs.host, build=inputs.build, overhead=inputs.overhead
-        )
+    launch = Launch(inputs.model, inputs.config, inputs.devices, inputs.host, inputs.build, inputs.overhead)
+    best = SOLVERS[args.variable](launch)
+    budget = launch.budget(**{args.variable: best}) if best is not None else None
     if args.json:
         emit_json({
             "schema": "kvstudio.max/1",
@@ -40,15 +39,3 @@ def run(args: argparse.Namespace) -> int:
     else:
         emit(f"{args.variable} {best}")
     return DONE if best is not None else DOES_NOT_FIT
-
-
-def _solve(variable: str) -> Callable[[Inputs], int | None]:
-    def solve(inputs: Inputs) -> int | None:
-        found = {"n_ctx": largest_n_ctx, "n_parallel": most_parallel, "n_gpu_layers": fewest_cpu_layers}[variable](
-            inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build
-        )
-        if variable == "n_gpu_layers" and found is not None:
-            return inputs.model.n_layer_all + 1 - found
-        return found
-
-    return solve

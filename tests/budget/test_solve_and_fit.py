@@ -6,7 +6,7 @@ import pytest
 
 from kvstudio.budget.estimate import estimate
 from kvstudio.budget.fit import fit
-from kvstudio.budget.solve import fewest_cpu_layers, largest_n_ctx, most_parallel
+from kvstudio.budget.solve import Launch, largest_n_ctx, most_gpu_layers, most_parallel
 from kvstudio.devices.values import Device
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.units import GIB
@@ -22,7 +22,7 @@ HOST = Device("Host", "CPU", total_bytes=64 * GIB, free_bytes=60 * GIB)
 @pytest.mark.parametrize("free", [9.5, 11.0])
 def test_largest_context_is_the_edge(name: str, slots: int, free: float) -> None:
     described, config = zoo.model(name), LaunchConfig(n_parallel=slots)
-    found = largest_n_ctx(described, config, gpus(free))
+    found = largest_n_ctx(Launch(described, config, gpus(free)))
     if found is None:
         assert not estimate(described, config.evolve(n_ctx=256 * slots), gpus(free)).fits
         return
@@ -33,26 +33,57 @@ def test_largest_context_is_the_edge(name: str, slots: int, free: float) -> None
 
 def test_most_slots_is_the_edge() -> None:
     gemma, config = zoo.model("gemma3-12b"), LaunchConfig(n_ctx=16384)
-    found = most_parallel(gemma, config, gpus(13))
+    found = most_parallel(Launch(gemma, config, gpus(13)))
     assert found is not None
     assert 1 < found < 256
     assert estimate(gemma, config.evolve(n_parallel=found), gpus(13)).fits
     assert not estimate(gemma, config.evolve(n_parallel=found + 1), gpus(13)).fits
 
 
-def test_fewest_layers_on_the_cpu_is_the_edge() -> None:
+def test_most_layers_on_devices_is_the_edge() -> None:
     config = LaunchConfig(n_ctx=8192, n_parallel=1)
-    left = fewest_cpu_layers(LLAMA, config, gpus(4))
-    assert left is not None
-    assert 0 < left < 33
-    assert estimate(LLAMA, config.evolve(n_gpu_layers=33 - left), gpus(4)).fits
-    assert not estimate(LLAMA, config.evolve(n_gpu_layers=34 - left), gpus(4)).fits
-    assert fewest_cpu_layers(LLAMA, config, gpus(20)) == 0
+    found = most_gpu_layers(Launch(LLAMA, config, gpus(4)))
+    assert found is not None
+    assert 0 < found < 33
+    assert estimate(LLAMA, config.evolve(n_gpu_layers=found), gpus(4)).fits
+    assert not estimate(LLAMA, config.evolve(n_gpu_layers=found + 1), gpus(4)).fits
+    assert most_gpu_layers(Launch(LLAMA, config, gpus(20))) == 33
 
 
 def test_nothing_fits_or_nothing_is_known() -> None:
-    assert largest_n_ctx(LLAMA, LaunchConfig(), gpus(1)) is None
-    assert largest_n_ctx(LLAMA, LaunchConfig(), (Device("CUDA0", "CUDA"),)) is None
+    assert largest_n_ctx(Launch(LLAMA, LaunchConfig(), gpus(1))) is None
+    assert largest_n_ctx(Launch(LLAMA, LaunchConfig(), (Device("CUDA0", "CUDA"),))) is None
+
+
+def test_the_trained_context_ends_the_search_unless_it_may_go_on() -> None:
+    launch = Launch(LLAMA, LaunchConfig(n_parallel=1, cache_type_k="q4_0", cache_type_v="q4_0"), gpus(40))
+    trained = LLAMA.n_ctx_train
+    assert largest_n_ctx(launch) == trained
+    beyond = largest_n_ctx(launch, beyond_trained=True)
+    assert beyond is not None
+    assert beyond > trained
+    assert launch.budget(n_ctx=beyond).fits
+    assert not launch.budget(n_ctx=beyond + 256).fits
+
+
+def test_one_allocation_over_the_backends_limit_ends_the_search_too() -> None:
+    roomy = (Device("OpenCL0", "OpenCL", "", 64 * GIB, 64 * GIB, max_buffer_bytes=GIB // 2),)
+    launch = Launch(LLAMA, LaunchConfig(n_parallel=1), roomy)
+    found = largest_n_ctx(launch, beyond_trained=True)
+    assert found is not None
+    assert launch.budget(n_ctx=found).fits
+    failure = launch.budget(n_ctx=found + 256).first_failure
+    assert failure is not None
+    assert failure.limit_bytes == GIB // 2
+
+
+def test_overhead_that_runs_have_shown_counts() -> None:
+    config, devices = LaunchConfig(n_parallel=1), gpus(11)
+    plain = largest_n_ctx(Launch(LLAMA, config, devices))
+    held = largest_n_ctx(Launch(LLAMA, config, devices, overhead={"CUDA0": GIB}))
+    assert plain is not None
+    assert held is not None
+    assert held < plain
 
 
 def test_fit_leaves_alone_what_fits() -> None:

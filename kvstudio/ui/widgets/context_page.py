@@ -66,11 +66,15 @@ class _Grid(QWidget):
 
 
 def limit_text(n_ctx: int | None, view: ContextView) -> str:
-    """`21760`; `40960+` where the trained context or the axis ends first; a dash where the model does not fit."""
+    """`21760`; `98304*` past the trained context; a dash where the model does not fit."""
     if n_ctx is None:
         return "–"
-    # The trained context is where the search stops, so exactly that much means at least that much.
-    return f"{n_ctx}+" if n_ctx == view.n_ctx_train or n_ctx >= view.n_ctx_max else str(n_ctx)
+    return f"{n_ctx}*" if is_beyond(n_ctx, view) else str(n_ctx)
+
+
+def is_beyond(n_ctx: int | None, view: ContextView) -> bool:
+    """Whether a context is longer than the model was trained for."""
+    return n_ctx is not None and 0 < view.n_ctx_trained < n_ctx
 
 
 def limits_grid(view: ContextView) -> _Grid:
@@ -81,11 +85,12 @@ def limits_grid(view: ContextView) -> _Grid:
         weight = Weight.DemiBold if row.is_this_machine else Weight.Normal
         label = text.tr("This machine") if row.is_this_machine else row.label
         grid.add_row((label, *(limit_text(n, view) for n in row.n_ctx)), weight)
+    notes = []
     if any(n is None for row in view.limits for n in row.n_ctx):
-        need = format_room(view.weights_bytes)
-        grid.set_note(text.tr("–  the weights alone need {} on the card").format(need))
-    else:
-        grid.set_note("")
+        notes.append(text.tr("–  the weights alone need {} on the card").format(format_room(view.weights_bytes)))
+    if any(is_beyond(n, view) for row in view.limits for n in row.n_ctx):
+        notes.append(text.tr("*  past the trained {}: llama.cpp warns, a slot uses no more").format(view.n_ctx_trained))
+    grid.set_note("\n".join(notes))
     return grid
 
 

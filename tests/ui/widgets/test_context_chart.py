@@ -4,9 +4,10 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 
 from kvstudio.advise.by_context import by_context
+from kvstudio.ui.widgets.basic import Label
 from kvstudio.ui.widgets.context_chart import ContextChart
 from kvstudio.ui.widgets.context_geometry import spread, value_at
-from kvstudio.ui.widgets.context_page import ContextPage, largest_words, limit_text
+from kvstudio.ui.widgets.context_page import ContextPage, largest_words, limit_text, limits_grid
 from tests.ui import samples
 
 
@@ -80,12 +81,20 @@ def test_the_answer_in_words(view):
     assert largest_words(samples.replace(view, largest=None))[0] == "No context fits on both."
 
 
-def test_limits_beyond_the_trained_context_or_the_axis_have_a_plus(view):
-    assert limit_text(40960, view) == "40960+"
-    assert limit_text(131072, samples.replace(view, n_ctx_train=0)) == "131072+"
-    assert limit_text(54272, view) == "54272", "found beyond the trained context"
-    assert limit_text(21760, view) == "21760"
+def test_limits_beyond_the_trained_context_are_marked(view):
+    assert limit_text(40960, view) == "40960"
+    assert limit_text(41216, view) == "41216*"
+    assert limit_text(81920, samples.replace(view, streams=2)) == "81920", "40960 in each of two slots"
+    assert limit_text(131072, samples.replace(view, n_ctx_train=0)) == "131072"
     assert limit_text(None, view) == "–"
+
+
+@pytest.mark.parametrize(("trained", "marked"), [(40960, True), (1 << 20, False)])
+def test_the_mark_is_explained_where_it_stands(qtbot, view, trained, marked):
+    grid = limits_grid(samples.replace(view, n_ctx_train=trained))
+    qtbot.addWidget(grid)
+    notes = [label.text() for label in grid.findChildren(Label) if "past the trained" in label.text()]
+    assert [f"past the trained {trained}" in note for note in notes] == [True] * marked
 
 
 def test_a_page_is_replaced_by_the_next(qtbot, view):
