@@ -241,9 +241,9 @@ def _why(
     devices: tuple[Device, ...],
 ) -> tuple[str, tuple[str, ...]]:
     holder = _holder(place, devices)
-    roomy = _roomiest(budget, place.name)
+    roomy = _roomiest(budget, place.name, config)
     if roomy is not None and (roomy.room_bytes or 0) >= failure.short_bytes:
-        cause, flags = _placement(budget, place, config)
+        cause, flags = _placement(budget, place, roomy, config)
         tail = f", where {holder}" if holder else ""
         return f"{roomy.name} keeps {format_room(roomy.room_bytes or 0)} free, but {cause}{tail}.", flags
     if holder and place.other_bytes is not None and place.other_bytes >= -(place.room_bytes or 0):
@@ -251,17 +251,25 @@ def _why(
     return _capacity(budget, place), ()
 
 
-def _roomiest(budget: Budget, but: str) -> DeviceBudget | None:
-    others = [d for d in budget.devices if d.name != but and d.room_bytes is not None]
+def _roomiest(budget: Budget, but: str, config: LaunchConfig) -> DeviceBudget | None:
+    """The other device with most room; idle ones count where a setting keeps them so."""
+    by_setting = budget.config.split_mode == "none" or config.device is not None
+    places = budget.all_devices if by_setting else budget.devices
+    others = [d for d in places if d.name != but and d.room_bytes is not None]
     return max(others, key=lambda d: d.room_bytes or 0, default=None)
 
 
-def _placement(budget: Budget, place: DeviceBudget, config: LaunchConfig) -> tuple[str, tuple[str, ...]]:
+def _placement(
+    budget: Budget, place: DeviceBudget, roomy: DeviceBudget, config: LaunchConfig
+) -> tuple[str, tuple[str, ...]]:
     """Who decided that so much goes to this device, and the flag that said so."""
     if budget.config.split_mode == "none":
         flag = "-sm none" if config.split_mode == "none" else ""
         subject = flag or "split mode none"
         return f"{subject} puts the whole model on {place.name}", (flag,) if flag else ()
+    if roomy in budget.idle and config.device:
+        flag = f"-dev {','.join(config.device)}"
+        return f"{flag} leaves it alone", (flag,)
     if config.tensor_split:
         flag = "-ts " + ",".join(f"{part:g}" for part in config.tensor_split)
         return f"{flag} puts {_share(budget, place)} on {place.name}", (flag,)

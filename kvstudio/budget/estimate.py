@@ -82,6 +82,7 @@ def estimate(
             *filter(None, (explain.mapped_note(buffers, host), explain.fit_note(effective, config, parts))),
             *extra_notes(config, extras),
         ),
+        idle=tuple(_idle(device) for device in devices if device.name not in placement.devices),
     )
 
 
@@ -200,6 +201,23 @@ def _device(device: Device, sums: _Sums, placement: Placement, overhead: Mapping
         other_bytes=device.used_bytes,
         n_layers=layers[:-1].count(placement.devices[0] if placement.shares else device.name),
         has_output_layer=layers[-1] == (placement.devices[0] if placement.shares else device.name),
+    )
+
+
+def _idle(device: Device) -> DeviceBudget:
+    """A device that this launch asks nothing of."""
+    return DeviceBudget(
+        name=device.name,
+        description=device.description,
+        total_bytes=device.total_bytes,
+        free_bytes=device.free_bytes,
+        model_bytes=0,
+        kv_bytes=0,
+        rs_bytes=0,
+        compute_bytes=0,
+        output_bytes=0,
+        overhead_bytes=None,
+        other_bytes=device.used_bytes,
     )
 
 

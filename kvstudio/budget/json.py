@@ -18,7 +18,7 @@ def to_json(model: ModelInfo, budget: Budget) -> dict[str, Any]:
         "model": _model(model),
         "config": _config(budget.config),
         "offloaded_layers": list(budget.offloaded_layers),
-        "devices": [_device(device, budget) for device in budget.devices],
+        "devices": [_device(device, budget) for device in budget.all_devices],
         "host": {**_kinds(None, budget), "extra_bytes": _extra(None, budget)},
         "buffers": [_buffer(buffer) for buffer in budget.buffers],
         "caches": [_cache(cache) for cache in budget.caches],

@@ -160,7 +160,9 @@ class FirstFailure:
 class Budget:
     """The whole answer for one model, one command line and one set of devices.
 
-    `offloaded_layers` as llama.cpp logs it: (on devices, all), the output layer counted.
+    `devices` are the ones llama.cpp takes, in its order; `idle` those it leaves alone (`-sm none`, `-dev`, an
+    integrated chip beside a card), asked for nothing. `offloaded_layers` as llama.cpp logs it: (on devices, all), the
+    output layer counted.
     """
 
     config: EffectiveConfig
@@ -171,6 +173,12 @@ class Budget:
     caches: tuple[Cache, ...]
     first_failure: FirstFailure | None
     notes: tuple[str, ...] = ()
+    idle: tuple[DeviceBudget, ...] = ()
+
+    @property
+    def all_devices(self) -> tuple[DeviceBudget, ...]:
+        """The devices in use, then the idle ones."""
+        return (*self.devices, *self.idle)
 
     @property
     def fits(self) -> bool | None:

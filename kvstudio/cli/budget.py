@@ -1,7 +1,6 @@
 """kvstudio-cli budget: need, room and first failure of a launch."""
 
 import argparse
-from dataclasses import replace
 from typing import Any
 
 from kvstudio.advise.verdict import verdict
@@ -39,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         changes = dict(fitted.changes)
         emit_json({
-            **to_json(inputs.model, with_idle(budget, inputs.devices)),
+            **to_json(inputs.model, budget),
             "fit": {"status": fitted.status, "says": fitted.why, "changes": changes},
         })  # fmt: skip
     else:
@@ -65,34 +64,11 @@ def show(model: ModelInfo, budget: Budget, typed: LaunchConfig, devices: tuple[D
     emit(f"{said.headline} {said.detail}".strip())
     emit("")
     rows = [["device", *KINDS.values(), "need", "free", "total", ""]]
-    rows += [_row(device) for device in (*with_idle(budget, devices).devices, budget.host)]
+    rows += [_row(device) for device in (*budget.all_devices, budget.host)]
     for line in table(rows, right=range(1, 9)):
         emit(line)
     for note in budget.notes:
         emit(f"note: {note}")
-
-
-def with_idle(budget: Budget, devices: tuple[Device, ...]) -> Budget:
-    """The budget with the named devices that this launch leaves alone (`-sm none`, `-dev`), each asked for nothing."""
-    used = {device.name for device in budget.devices}
-    idle = tuple(
-        DeviceBudget(
-            name=device.name,
-            description=device.description,
-            total_bytes=device.total_bytes,
-            free_bytes=device.free_bytes,
-            model_bytes=0,
-            kv_bytes=0,
-            rs_bytes=0,
-            compute_bytes=0,
-            output_bytes=0,
-            overhead_bytes=None,
-            other_bytes=device.used_bytes,
-        )
-        for device in devices
-        if device.name not in used
-    )
-    return replace(budget, devices=(*budget.devices, *idle))
 
 
 def fit_lines(fitted: FitResult) -> list[str]:

@@ -169,7 +169,7 @@ def list_devices(
     answer = ask((binary.path, *servers, "--list-devices"), child_env(variables, binary), timeout_s)
     if answer.code != 0:
         raise _failed(binary.path, "--list-devices", answer)
-    return answer.out if "vailable devices" in answer.out else answer.text
+    return answer.text
 
 
 def _inspect(path: str, timeout_s: float) -> Binary:

@@ -43,6 +43,25 @@ def test_one_device_by_split_mode_none():
     assert said.flags == ("-sm none",)
 
 
+def test_a_device_that_split_mode_none_leaves_idle_is_named():
+    only = replace(samples.FAILS, config=replace(samples.EFFECTIVE, split_mode="none"),
+                   devices=samples.FAILS.devices[1:], idle=samples.FAILS.devices[:1])  # fmt: skip
+    said = verdict(only, LaunchConfig(split_mode="none"))
+    assert said.detail.startswith("CUDA0 keeps 5.5 GiB free, but -sm none puts the whole model on CUDA1")
+
+
+def test_a_device_that_was_not_named_is_said_to_be_left_alone():
+    only = replace(samples.FAILS, devices=samples.FAILS.devices[1:], idle=samples.FAILS.devices[:1])
+    said = verdict(only, LaunchConfig(device=("CUDA1",)))
+    assert said.detail.startswith("CUDA0 keeps 5.5 GiB free, but -dev CUDA1 leaves it alone")
+    assert said.flags == ("-dev CUDA1",)
+
+
+def test_an_idle_chip_that_no_setting_brings_in_is_not_named():
+    only = replace(samples.FAILS, devices=samples.FAILS.devices[1:], idle=samples.FAILS.devices[:1])
+    assert "CUDA0" not in verdict(only).detail
+
+
 def test_another_process_alone_is_in_the_way():
     only = replace(samples.FAILS, devices=samples.FAILS.devices[1:])
     said = verdict(only, devices=(PYTHON,))

@@ -152,3 +152,18 @@ def test_popular_formula_is_right_for_full_heads() -> None:
     budget = estimate(llama2, LaunchConfig(n_ctx=4096, n_parallel=1), gpus(20))
     assert popular_formula(llama2, budget.config) == ""
     assert popular_bytes(llama2, budget.config) == budget.devices[0].kv_bytes
+
+
+def test_devices_a_launch_leaves_alone_are_asked_for_nothing() -> None:
+    config = LaunchConfig(n_ctx=4096, split_mode="none", main_gpu=1)
+    budget = estimate(model(), config, gpus(20, 10, 5))
+    assert [d.name for d in budget.devices] == ["CUDA1"]
+    assert [d.name for d in budget.idle] == ["CUDA0", "CUDA2"]
+    assert [d.name for d in budget.all_devices] == ["CUDA1", "CUDA0", "CUDA2"]
+    assert all(d.need_bytes == 0 and d.fits for d in budget.idle)
+    assert budget.idle[0].other_bytes == 4 * GIB
+
+
+def test_an_idle_device_of_unknown_memory_leaves_the_answer_known() -> None:
+    devices = (*gpus(20), Device("CUDA9", "CUDA"))
+    assert estimate(model(), LaunchConfig(device=("CUDA0",)), devices).fits is True

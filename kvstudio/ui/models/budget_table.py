@@ -39,7 +39,7 @@ class TableRow:
 def rows_of(budget: Budget) -> tuple[TableRow, ...]:
     """All lines of a Budget in the order of the bars, a sum after each device."""
     rows: list[TableRow] = []
-    for device in (*budget.devices, budget.host):
+    for device in (*budget.all_devices, budget.host):
         on_host = device is budget.host
         name = bar_geometry.HOST if on_host else device.name
         lines = [*_unprinted(device, name), *_printed(budget, None if on_host else device.name, name)]

@@ -164,7 +164,8 @@ def row_values(budget: Budget, host: bool = True) -> tuple[tuple[RowValues, ...]
     def failing(name: str) -> FirstFailure | None:
         return failure if failure is not None and failure.device == name else None
 
-    devices = tuple(_row(d, text.layers(d.n_layers, d.has_output_layer), failing(d.name)) for d in budget.devices)
+    used = tuple(_row(d, text.layers(d.n_layers, d.has_output_layer), failing(d.name)) for d in budget.devices)
+    devices = (*used, *(_row(d, text.tr("not used"), None) for d in budget.idle))
     groups = (devices,) if devices else ()
     if not host:
         return groups
@@ -188,7 +189,7 @@ def group_values(budget: Budget, host: bool = True, at_least: float = 0) -> tupl
 
 def shared_scale(*budgets: Budget | None) -> float:
     """One scale for the device bars of several Budgets."""
-    return max((scale_of(row_values(b)[0]) for b in budgets if b is not None and b.devices), default=0.0)
+    return max((scale_of(row_values(b)[0]) for b in budgets if b is not None and b.all_devices), default=0.0)
 
 
 def axis_step(longest_bytes: float) -> float:

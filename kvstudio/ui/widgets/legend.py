@@ -17,7 +17,7 @@ def kinds_of(budget: Budget | None, host: bool = True) -> tuple[BufferKind, ...]
     """Kinds with memory on any device, in the order they are drawn."""
     if budget is None:
         return ()
-    rows = (*budget.devices, budget.host) if host else budget.devices
+    rows = (*budget.all_devices, budget.host) if host else budget.all_devices
     present = {amount.kind for device in rows for amount in bar_geometry.amounts(device)}
     return tuple(kind for kind in BufferKind if kind in present)
 

@@ -176,3 +176,11 @@ def test_an_axis_far_beyond_a_small_device_has_few_lines_and_no_label_touches_th
         assert 4 <= len(axis.ticks) <= 6
         spans = [(t.x - measure(t.text) / 2, t.x + measure(t.text) / 2) for t in axis.ticks[1:] if t.text]
         assert all(a[1] + geometry.TICK_AIR <= b[0] for a, b in pairwise(spans))
+
+
+def test_idle_devices_have_a_bar_of_what_others_hold():
+    used, idle = samples.FAILS.devices
+    groups = geometry.group_values(replace(samples.FAILS, devices=(used,), idle=(replace(idle, kv_bytes=0),)))
+    assert [row.name for row in groups[0].rows] == ["CUDA0", "CUDA1"]
+    assert groups[0].rows[1].layers == "not used"
+    assert groups[0].rows[1].failure is None
