@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from kvstudio import files
 from kvstudio.files import write_whole
 
 
@@ -49,3 +50,26 @@ def test_a_full_disk_is_an_error_and_its_device_stays_a_device() -> None:
     with pytest.raises(OSError, match="No space left"):
         write_whole("/dev/full", b"x")
     assert not os.path.isfile("/dev/full")
+
+
+def test_on_windows_a_file_that_is_open_elsewhere_for_a_moment_is_replaced(tmp_path, monkeypatch):
+    refused, replace = [1, 1], os.replace
+
+    def busy(source, target):
+        if refused:
+            refused.pop()
+            raise PermissionError(13, "in use")
+        replace(source, target)
+
+    monkeypatch.setattr(files.os, "replace", busy)
+    with pytest.raises(PermissionError):
+        files.write_whole(tmp_path / "a", b"1")
+    monkeypatch.setattr(files.sys, "platform", "win32")
+    monkeypatch.setattr(files, "_BETWEEN_S", 0)
+    files.write_whole(tmp_path / "a", b"2")
+    assert (tmp_path / "a").read_bytes() == b"2"
+    refused += [1] * 100
+    with pytest.raises(PermissionError):
+        files.write_whole(tmp_path / "a", b"3")
+    assert (tmp_path / "a").read_bytes() == b"2"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]

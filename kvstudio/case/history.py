@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import shutil
-import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import psutil
 from kvstudio.budget.values import Budget
 from kvstudio.case.codec import from_plain, to_plain
 from kvstudio.errors import StoreError
+from kvstudio.files import write_whole
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.verify.compare import compare_buffers
 from kvstudio.verify.values import Run, RunOutcome
@@ -99,7 +99,7 @@ class History:
                     break
                 number += 1
             mine = {"schema": SCHEMA, "pid": os.getpid(), "began_at": time.time(), "config": to_plain(config)}
-            _write(self._place(number) / BEGIN_FILE, json.dumps(mine, ensure_ascii=False))
+            _write(self._place(number) / BEGIN_FILE, mine)
         except OSError as error:
             raise _not_kept(self._folder, error) from error
         return number, self._place(number)
@@ -122,7 +122,7 @@ class History:
                 "run": to_plain(replace(run, log_path=_relative(run.log_path, place))),
                 "budget": to_plain(budget),
             }
-            _write(place / RUN_FILE, json.dumps(plain, ensure_ascii=False))
+            _write(place / RUN_FILE, plain)
             (place / BEGIN_FILE).unlink(missing_ok=True)
         except OSError as error:
             raise _not_kept(place, error) from error
@@ -221,8 +221,10 @@ class History:
 def compare(before: Entry, after: Entry) -> Comparison:
     """Two runs side by side."""
     changes = config_changes(before.run.config, after.run.config)
-    binaries = (_binary_title(before.run), _binary_title(after.run))
-    other_binary = before.run.binary is not None and after.run.binary is not None and binaries[0] != binaries[1]
+    binaries = _binaries(before.run, after.run)
+    other_binary = None not in binaries and binaries[0] != binaries[1]
+    if None not in binaries:  # how the program was typed says less than which one it was
+        changes = tuple(change for change in changes if change[0] != "program")
     outcomes = (before.run.outcome, after.run.outcome)
     regression = not changes and other_binary and bool(_WORKED & set(outcomes)) and bool(_FAILED & set(outcomes))
     if other_binary:
@@ -247,6 +249,14 @@ def _binary_title(run: Run) -> str | None:
     return f"{run.binary.title} {run.binary.commit or ''}".strip() if run.binary else None
 
 
+def _binaries(before: Run, after: Run) -> tuple[str | None, str | None]:
+    """What the two programs are called; by their places too where two places have one name."""
+    titles = (_binary_title(before), _binary_title(after))
+    if before.binary is None or after.binary is None or titles[0] != titles[1]:
+        return titles
+    return f"{titles[0]} {before.binary.path}", f"{titles[1]} {after.binary.path}"
+
+
 def _size_rows(before: Entry, after: Entry) -> tuple[SizeRow, ...]:
     old = {(row.device, row.kind): row for row in compare_buffers(before.budget, before.run.buffers)}
     new = {(row.device, row.kind): row for row in compare_buffers(after.budget, after.run.buffers)}
@@ -265,7 +275,7 @@ def _says(before: Entry, after: Entry, changes: tuple[tuple[str, Any, Any], ...]
     first, second = before.run.outcome.value.replace("_", " "), after.run.outcome.value.replace("_", " ")
     if regression:
         good, bad = (before, after) if before.run.outcome in _WORKED else (after, before)
-        works, fails = _binary_title(good.run), _binary_title(bad.run)
+        works, fails = _binaries(good.run, bad.run)
         return f"The same settings work with {works} and fail with {fails}: a difference between the binaries."
     if not changes:
         return f"The same settings: {first}, then {second}."
@@ -301,29 +311,9 @@ def _relative(path: str | None, place: Path) -> str | None:
     return Path(path).name if path is not None and Path(path).parent == place else path
 
 
-def _write(path: Path, text: str) -> None:
-    """A whole file or none: a torn write leaves the name free, a crash right after keeps what was written."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    # Without this a power cut may forget the new name; Windows cannot open folders and does not need it.
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def _write(path: Path, plain: dict[str, Any]) -> None:
+    # Escaped: a file name that is no valid text comes back as it was.
+    write_whole(path, json.dumps(plain).encode("ascii"))
 
 
 def _not_kept(place: Path, error: OSError) -> StoreError:

@@ -48,4 +48,4 @@ def _load(file: Path) -> dict[str, Any]:
 def _save(file: Path, entries: dict[str, Any]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     plain = {"schema": SCHEMA, "by": __version__, "programs": entries}
-    write_whole(file, json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace"))
+    write_whole(file, json.dumps(plain).encode("ascii"))

@@ -54,9 +54,10 @@ def save(case: Case, path: str | Path) -> None:
     Raises: StoreError with the system's reason (disk full, read-only folder).
     """
     path = Path(path)
-    text = json.dumps(to_json(case), ensure_ascii=False, indent=1)
+    # Escaped: a file name that is no valid text comes back as it was.
+    text = json.dumps(to_json(case), indent=1)
     try:
-        write_whole(path, text.encode("utf-8", "replace"))
+        write_whole(path, text.encode("ascii"))
     except OSError as error:
         raise StoreError(
             f"{path.name} could not be saved: {error.strerror or error}", "What was there before is unchanged."

@@ -1,13 +1,16 @@
-"""kvstudio-cli history: kept runs, and two of them side by side."""
+"""kvstudio-cli history: kept runs, one of them whole, two of them side by side."""
 
 import argparse
 import time
 from dataclasses import asdict
 
-from kvstudio.case.history import Comparison, History, compare
+from kvstudio.case.history import Comparison, Entry, History, SizeRow, compare
+from kvstudio.cli.launch import difference
+from kvstudio.cli.launch import show as show_run
 from kvstudio.cli.output import DONE, emit, emit_json, message, table
 from kvstudio.places import history_dir
 from kvstudio.units import format_bytes
+from kvstudio.verify.compare import PRINTED_STEP
 from kvstudio.verify.json import to_json
 from kvstudio.verify.values import Run
 
@@ -21,26 +24,45 @@ def run(args: argparse.Namespace) -> int:
     history = History(history_dir())
     if args.compare:
         _show_comparison(compare(*(history.load(number) for number in args.compare)), as_json=args.json)
-        return DONE
-    if args.show is not None:
-        emit_json(to_json(history.load(args.show).run))
-        return DONE
+    elif args.show is not None:
+        _show_entry(history.load(args.show), as_json=args.json)
+    else:
+        _show_list(history, as_json=args.json)
+    return DONE
+
+
+def _show_entry(entry: Entry, *, as_json: bool) -> None:
+    if as_json:
+        emit_json(to_json(entry.run, entry.budget))
+        return
+    emit(f"run {entry.number} of {_when(entry.run)}: {entry.title}")
+    show_run(entry.run, entry.budget)
+
+
+def _show_list(history: History, *, as_json: bool) -> None:
     listing = history.list()
     for note in listing.notes:
         message(note)
-    if args.json:
-        runs = [{"number": entry.number, "model": entry.title, **to_json(entry.run)} for entry in listing.entries]
+    if as_json:
+        runs = [
+            {"number": entry.number, "model": entry.title, **to_json(entry.run, entry.budget)}
+            for entry in listing.entries
+        ]
         emit_json({"schema": "kvstudio.history/1", "runs": runs})
-        return DONE
-    rows = [
-        [str(e.number), _when(e.run), e.run.outcome.value.replace("_", " "), f"{e.run.seconds:.0f} s", e.title]
-        for e in listing.entries
-    ]
-    for line in table(rows, right=(0,)):
+        return
+    rows = [_row(entry) for entry in listing.entries]
+    for line in table(rows, right=(0, 3)):
         emit(line)
     if not rows:
         emit("No run was kept yet.")
-    return DONE
+
+
+def _row(entry: Entry) -> list[str]:
+    run = entry.run
+    binary = run.binary.title if run.binary else "-"
+    n_ctx = f"n_ctx {run.config.n_ctx}" if run.config.n_ctx else ""
+    outcome = run.outcome.value.replace("_", " ")
+    return [str(entry.number), _when(run), outcome, f"{run.seconds:.1f} s", binary, entry.title, n_ctx]
 
 
 def _when(run: Run) -> str:
@@ -61,13 +83,29 @@ def _show_comparison(found: Comparison, *, as_json: bool) -> None:
         })  # fmt: skip
         return
     emit(found.says)
-    rows = [["", f"run {first}", f"run {second}"]]
-    rows += [[name, str(old), str(new)] for name, old, new in found.changes]
-    rows += [[f"{r.device} {r.kind}", _size(r.before_printed), _size(r.after_printed)] for r in found.sizes]
-    rows.append(["outcome", *(outcome.value.replace("_", " ") for outcome in found.outcomes)])
-    for line in table(rows):
+    names = [f"run {first}", f"run {second}"]
+    settings = [["", *names]] + [[name, _word(old), _word(new)] for name, old, new in found.changes]
+    settings.append(["outcome", *(outcome.value.replace("_", " ") for outcome in found.outcomes)])
+    emit("")
+    for line in table(settings):
         emit(line)
+    if found.sizes:
+        heads = [f"{name} {side}" for name in names for side in ("estimated", "printed")]
+        emit("")
+        for line in table(
+            [["", *heads, "difference"], *(_size_row(row) for row in found.sizes)], right=(1, 2, 3, 4, 5)
+        ):
+            emit(line)
 
 
-def _size(n_bytes: int | None) -> str:
-    return "-" if n_bytes is None else format_bytes(n_bytes)
+def _size_row(row: SizeRow) -> list[str]:
+    sizes = (row.before_estimated, row.before_printed, row.after_estimated, row.after_printed)
+    known = row.before_printed is not None and row.after_printed is not None
+    more = (row.after_printed or 0) - (row.before_printed or 0) if known else None
+    same = None if more is None else abs(more) < PRINTED_STEP
+    words = ["-" if size is None else format_bytes(size) for size in sizes]
+    return [f"{row.device} {row.kind}", *words, "same" if same else difference(more, same)]
+
+
+def _word(value: object) -> str:
+    return "not set" if value is None else str(value)

@@ -117,7 +117,7 @@ def _left_out(arg: Arg, value: object, binary: Binary) -> _Step:
     typed = arg.tokens[0] if secret else " ".join(arg.tokens)
     if arg.field is not None and value in _DEFAULTS.get(arg.field, ()):
         return _Step((), f"{typed} was left out: {binary.title} always does that")
-    return _Step((), f"{typed} was left out: {binary.title} has no such option", lost=True)
+    return _Step((), f"{typed}: {binary.title} has no such option", lost=True)
 
 
 def _one_load_mode(args: tuple[Arg, ...], config: LaunchConfig, binary: Binary) -> tuple[tuple[Arg, ...], str]:
@@ -170,7 +170,7 @@ def _layers(arg: Arg, value: object, binary: Binary) -> _Step | None:
     if value == -2:
         words = (arg.tokens[0], str(ALL_LAYERS))
         return _Step((Arg(arg.field, words),), f"{typed} is {' '.join(words)} in {binary.title}")
-    return _Step((), f"{typed} was left out: {binary.title} cannot choose the layers by itself", lost=True)
+    return _Step((), f"{typed}: {binary.title} cannot choose the layers by itself", lost=True)
 
 
 def _slots(arg: Arg, value: object, binary: Binary) -> _Step | None:
@@ -179,16 +179,14 @@ def _slots(arg: Arg, value: object, binary: Binary) -> _Step | None:
     if value != -1 or default in (None, "-1"):
         return None
     typed = " ".join(arg.tokens)
-    return _Step((), f"{typed} was left out: {binary.title} has no automatic slots and takes {default}", lost=True)
+    return _Step((), f"{typed}: {binary.title} has no automatic slots and takes {default}", lost=True)
 
 
 def _draft_context(arg: Arg, value: object, binary: Binary) -> _Step | None:
     if plain(arg.tokens[0]) in binary.flags:
         return None
     typed = " ".join(arg.tokens)
-    return _Step(
-        (), f"{typed} was left out: in {binary.title} the draft model takes the context of the model", lost=True
-    )
+    return _Step((), f"{typed}: in {binary.title} the draft model takes the context of the model", lost=True)
 
 
 _SPECIAL: dict[str, Callable[[Arg, object, Binary], _Step | None]] = {

@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 
 from kvstudio.budget.values import Budget, BufferKind, DeviceBudget
+from kvstudio.units import MIB
 from kvstudio.verify.values import PrintedBuffer, Run
 
 HOST = "Host"
+#: Sizes are printed with two decimals of MiB; closer than that is equal.
+PRINTED_STEP = MIB // 100 + 1
 #: Kinds that are printed as buffers, in the order of allocation.
 KINDS = (BufferKind.MODEL, BufferKind.KV, BufferKind.RS, BufferKind.COMPUTE, BufferKind.OUTPUT)
 
@@ -23,6 +26,11 @@ class ComparedSize:
     def difference(self) -> int | None:
         """Measured minus estimated: positive when the estimate was low."""
         return None if self.estimated is None or self.measured is None else self.measured - self.estimated
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the two are the same as far as the printed figure tells."""
+        return None if self.difference is None else abs(self.difference) < PRINTED_STEP
 
 
 def compare(budget: Budget | None, run: Run) -> tuple[ComparedSize, ...]:

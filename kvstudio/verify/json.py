@@ -2,15 +2,17 @@
 
 from typing import Any
 
+from kvstudio.budget.values import Budget
 from kvstudio.diagnose.json import to_json as diagnosis_json
 from kvstudio.runlog.values import Phase
+from kvstudio.verify.compare import compare
 from kvstudio.verify.values import PrintedBuffer, Run
 
 SCHEMA = "kvstudio.launch/1"
 
 
-def to_json(run: Run) -> dict[str, Any]:
-    """Integers in bytes; what is not known is null."""
+def to_json(run: Run, budget: Budget | None = None) -> dict[str, Any]:
+    """Integers in bytes; what is not known is null. `budget`: what was estimated before, beside what was printed."""
     return {
         "schema": SCHEMA,
         "outcome": run.outcome.value,
@@ -21,14 +23,31 @@ def to_json(run: Run) -> dict[str, Any]:
         "message": run.message,
         "binary": _binary(run),
         "argv": list(run.argv),
+        "env": dict(run.env),
+        "spelled": list(run.spelled),
+        "lost": list(run.lost),
         "exit_code": run.exit_code,
         "signal": run.signal,
         "phases": _phases(run),
         "buffers": [_buffer(buffer) for buffer in run.buffers],
+        "sizes": [
+            {
+                "device": s.device,
+                "kind": s.kind,
+                "estimated": s.estimated,
+                "printed": s.measured,
+                "difference": s.difference,
+            }
+            for s in compare(budget, run)
+        ],
         "peak": dict(run.peak),
         "peak_counted": list(run.counted),
         "overhead": dict(run.overhead),
         "free_before": dict(run.free_before),
+        "pauses": [
+            {"line": p.line, "at": round(p.at_s, 3), "seconds": round(p.seconds, 3), "phase": p.phase.value}
+            for p in run.pauses
+        ],
         "checks": [{"check": c.check, "ok": c.ok, "evidence": c.evidence, "lines": list(c.lines)} for c in run.checks],
         "prompts": [
             {"kind": kind, "ok": ok, "seconds": round(seconds, 3), "says": says}

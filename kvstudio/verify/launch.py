@@ -119,6 +119,7 @@ class _Launch:
         """(the finished run, whether its port was taken by somebody else in between)."""
         self._runner.limit_phase("starting", self._options.phase_timeout_s)
         talker = threading.Thread(target=self._conversation.run, name="kvstudio-requests", daemon=True)
+        self._watch.begin()
         with self._runner:
             if self._has_server:
                 talker.start()
@@ -244,9 +245,12 @@ class _Launch:
 
 
 def _worth_telling(outcome: RunOutcome, diagnosis: Diagnosis | None) -> Diagnosis | None:
-    """Of a launch that came up, only what went wrong in it or was overcome on the way."""
-    if diagnosis is None or outcome not in (RunOutcome.VERIFIED, RunOutcome.STARTED):
+    """Of a launch that came up, only what went wrong in it or was overcome on the way; that no line shows a failure is
+    nothing to tell of one that was not waited for."""
+    if diagnosis is None or outcome not in (RunOutcome.VERIFIED, RunOutcome.STARTED, RunOutcome.TIMED_OUT):
         return diagnosis
+    if outcome is RunOutcome.TIMED_OUT:
+        return None if diagnosis.outcome is Outcome.OK else diagnosis
     telling = (Outcome.RECOVERED,) if outcome is RunOutcome.VERIFIED else (Outcome.RECOVERED, Outcome.FAILED)
     return diagnosis if diagnosis.outcome in telling else None
 

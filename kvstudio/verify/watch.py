@@ -71,6 +71,10 @@ class Watch:
         self._last_line: tuple[int, float] | None = None
         self._pauses: list[Pause] = []
 
+    def begin(self) -> None:
+        """The launch starts now: times count from here."""
+        self._began = time.monotonic()
+
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._began

@@ -164,5 +164,24 @@ def test_same_settings_with_another_binary_that_fails_is_a_regression(tmp_path):
     assert both.regression
     assert both.changes[0][0] == "binary"
     assert "work with llama-server b10434" in both.says
+    typed = history.add(make_run(RunOutcome.CRASHED, binary=newer, program="/opt/new/llama-server"))
+    assert compare(works, typed).regression, "the other path is the other binary, not another setting"
+    assert [name for name, *_ in compare(works, typed).changes] == ["binary"]
     assert not compare(works, history.add(make_run(RunOutcome.CANCELLED, binary=newer))).regression
     assert not compare(works, history.add(make_run(RunOutcome.CRASHED, binary=newer, n_ctx=1))).regression
+
+
+def test_two_programs_of_one_name_are_told_apart_by_their_places(tmp_path):
+    history = History(tmp_path)
+    works = history.add(make_run())
+    fails = history.add(make_run(RunOutcome.FAILED, binary=replace(BINARY, path="/other/llama-server")))
+    assert compare(works, fails).regression
+    assert "/other/llama-server" in compare(works, fails).says
+
+
+def test_a_file_name_that_is_no_text_comes_back_as_it_was(tmp_path):
+    history = History(tmp_path)
+    name = os.fsdecode(b"/models/a\xff.gguf")
+    run = make_run()
+    history.add(replace(run, config=run.config.evolve(model_path=name)))
+    assert history.load(1).run.config.model_path == name

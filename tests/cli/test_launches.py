@@ -92,7 +92,7 @@ def test_words_for_a_person_name_outcome_checks_and_log(capsys, server):
 
 def test_settings_the_program_does_not_know_are_said_before(capsys, server):
     _, _, err = launch(capsys, server, "--swa-full")
-    assert "warning: --swa-full was left out" in err
+    assert "warning: --swa-full: llama-server b10434 has no such option; it is passed as typed" in err
 
 
 def test_runs_are_listed_shown_and_compared(capsys, server, monkeypatch):
@@ -106,7 +106,8 @@ def test_runs_are_listed_shown_and_compared(capsys, server, monkeypatch):
     compared = json.loads(run(capsys, "history", "--json", "--compare", "1", "2")[1])
     assert compared["changes"] == [{"setting": "cache_type_k", "before": None, "after": "q8_0"}]
     assert compared["regression"] is False
-    assert json.loads(run(capsys, "history", "--show", "1")[1])["outcome"] == "verified"
+    assert json.loads(run(capsys, "history", "--json", "--show", "1")[1])["outcome"] == "verified"
+    assert "verified after" in run(capsys, "history", "--show", "1")[1]
     assert "cache_type_k not set -> q8_0" in run(capsys, "history", "--compare", "1", "2")[1]
 
 

@@ -7,7 +7,7 @@ from kvstudio.budget.values import BufferKind
 from kvstudio.case.history import Comparison, Entry, SizeRow
 from kvstudio.ui.text import kind_name, tr
 from kvstudio.units import MIB
-from kvstudio.verify.compare import HOST
+from kvstudio.verify.compare import HOST, PRINTED_STEP
 from kvstudio.verify.values import RunOutcome
 
 UNKNOWN = "–"
@@ -22,8 +22,6 @@ MARKS = {
     RunOutcome.CANCELLED: ("circle-dashed", "muted"),
     RunOutcome.COULD_NOT_START: ("warn", "bad"),
 }
-#: Printed sizes carry two decimals of MiB.
-_STEP = MIB // 100 + 1
 
 
 def outcome_words(outcome: RunOutcome) -> str:
@@ -110,7 +108,7 @@ def difference(row: SizeRow) -> str:
     if row.before_printed is None or row.after_printed is None:
         return UNKNOWN
     more = row.after_printed - row.before_printed
-    return tr("same") if abs(more) < _STEP else f"{more / MIB:+.1f}"
+    return tr("same") if abs(more) < PRINTED_STEP else f"{more / MIB:+.1f}"
 
 
 def run_rows(entry: Entry) -> tuple[tuple[str, ...], ...]:

@@ -8,8 +8,7 @@ from kvstudio.runlog.values import Phase
 from kvstudio.ui.models.log_model import Mark
 from kvstudio.ui.text import tr
 from kvstudio.ui.widgets_run.phase_strip import PhaseState
-from kvstudio.units import MIB
-from kvstudio.verify.compare import HOST, compare
+from kvstudio.verify.compare import HOST, PRINTED_STEP, compare
 from kvstudio.verify.values import Run, RunOutcome
 from kvstudio.verify.watch import PHASE_NAMES
 
@@ -25,8 +24,6 @@ PHASES = (
     Phase.GENERATE,
     Phase.REPEAT,
 )
-#: Figures are printed with two decimals of MiB; closer than that is equal.
-PRINTED_STEP = MIB // 100 + 1
 
 
 @dataclass(frozen=True, slots=True)
