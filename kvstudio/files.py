@@ -3,12 +3,11 @@
 import contextlib
 import os
 import stat
-import sys
 import tempfile
 import time
 
 #: Windows refuses to replace a file that a virus scanner or an indexer has open, for a moment each.
-_TRIES, _BETWEEN_S = 10, 0.05
+_TRIES, _BETWEEN_S = (10 if os.name == "nt" else 1), 0.05
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
@@ -49,7 +48,7 @@ def _rename(temporary: str, target: str) -> None:
             os.replace(temporary, target)
             return
         except PermissionError:
-            if sys.platform != "win32" or not tries_left:
+            if not tries_left:
                 raise
             time.sleep(_BETWEEN_S)
 
