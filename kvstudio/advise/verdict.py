@@ -1,7 +1,7 @@
 """A Budget -> the one sentence under the bars: whether it fits, what is short where, and why."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kvstudio.budget.fit_values import FitResult
@@ -73,40 +73,50 @@ def verdict(
         return Verdict(Answer.UNKNOWN, "Will not start as it is.", _sentence(budget.config.errors[0]))
     if budget.fits is None:
         return _unknown(budget, devices)
-    if fitted is not None and fitted.status == "changed" and measured_in is None:
-        return _adjusted(budget, fitted)
+    if fitted is not None and fitted.changes and measured_in is None:
+        return _adjusted(budget, fitted, config or LaunchConfig(), devices)
     if budget.fits:
         return _fits(budget, measured_in, config or LaunchConfig())
+    return _refused(budget, config or LaunchConfig(), devices)
+
+
+def _refused(budget: Budget, config: LaunchConfig, devices: tuple[Device, ...]) -> Verdict:
     failure = budget.first_failure or _overrun(budget)
     if failure is None:
         return Verdict(Answer.SHORT, "Does not fit.")
-    return _short(budget, failure, config or LaunchConfig(), devices)
+    return _short(budget, failure, config, devices)
 
 
-def _adjusted(budget: Budget, fitted: FitResult) -> Verdict:
-    """llama.cpp will not launch what was typed: by default it changes what was left open until its margin is free."""
+def fit_words(fitted: FitResult, all_layers: int) -> str:
+    """What `-fit` does to a launch: `shortens the context to 12032 and keeps 20 of 33 layers on devices`."""
     changes = dict(fitted.changes)
     words = []
     if "n_ctx" in changes:
         words.append(f"shortens the context to {changes['n_ctx']}")
     if "n_gpu_layers" in changes:
-        words.append(f"keeps {changes['n_gpu_layers']} of {budget.offloaded_layers[1]} layers on devices")
+        words.append(f"keeps {min(changes['n_gpu_layers'], all_layers)} of {all_layers} layers on devices")
     if "override_tensor" in changes:
         words.append(f"keeps experts of {_layers(len(changes['override_tensor']))} in RAM")
     if not words:
         words.append("shares the layers out differently")
-    what = f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
+
+
+def _adjusted(budget: Budget, fitted: FitResult, config: LaunchConfig, devices: tuple[Device, ...]) -> Verdict:
+    """llama.cpp will not launch what was typed: by default it changes what was left open until its margin is free."""
+    what = fit_words(fitted, budget.offloaded_layers[1])
+    launched = fitted.budget
+    if launched is not None and launched.fits is False:
+        said = _refused(launched, fitted.config, devices)
+        return replace(said, detail=f"-fit {what}, which is not enough. {said.detail}".strip())
     failure = budget.first_failure
     if failure is None:
-        headline = f"Fits, but -fit {what}."
-        return Verdict(
-            Answer.ADJUSTED,
-            headline,
-            "It keeps a margin free on each device; -fit off launches it as typed.",
-            ("-fit off",),
-        )
+        detail = "It keeps a margin free on each device; -fit off launches it as typed."
+        return Verdict(Answer.ADJUSTED, f"Fits, but -fit {what}.", detail, ("-fit off",))
+    rooms = _rooms(launched) if launched is not None else ()
+    spare = f", with {_spare(rooms, budget.host)}" if rooms else ""
     short = f"As typed, {failure.device} is {format_room(failure.short_bytes)} short for {noun(failure.kind)}."
-    return Verdict(Answer.ADJUSTED, f"-fit {what}.", short, (), failure.device, failure.kind)
+    return Verdict(Answer.ADJUSTED, f"Fits once -fit {what}{spare}.", short, (), failure.device, failure.kind)
 
 
 def _layers(count: int) -> str:

@@ -43,11 +43,13 @@ def estimate(
     build: int | None = None,
     overhead: Mapping[str, int] | None = None,
     extras: Extras = _NO_EXTRAS,
+    after_fit: bool = False,
 ) -> Budget:
     """What this launch asks of each device and of the host, before `--fit` changes anything.
 
     `devices` are the ones llama.cpp would see, `host` the machine's memory, `overhead` bytes learned per device name
-    that no buffer explains, `extras` the launch's other files. Sums include every context of the launch.
+    that no buffer explains, `extras` the launch's other files. Sums include every context of the launch. `after_fit`:
+    the settings are what `--fit` left, so there is nothing more to say of it.
     """
     effective = resolve(model, config, len(devices), build)
     placement = place(model, effective, devices, config, host)
@@ -65,6 +67,7 @@ def estimate(
     sums = _sums(buffers)
     parts = tuple(_device(device, sums, placement, overhead or {}) for device in used)
     host_part = _host(host, sums, placement)
+    fit_said = None if after_fit else explain.fit_note(effective, config, parts)
     return Budget(
         config=effective,
         offloaded_layers=placement.offloaded_layers,
@@ -79,7 +82,7 @@ def estimate(
             *effective.errors,
             *effective.notes,
             *explain.model_notes(model, effective),
-            *filter(None, (explain.mapped_note(buffers, host), explain.fit_note(effective, config, parts))),
+            *filter(None, (explain.mapped_note(buffers, host), fit_said)),
             *extra_notes(config, extras),
         ),
         idle=tuple(_idle(device) for device in devices if device.name not in placement.devices),

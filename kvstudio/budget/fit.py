@@ -3,7 +3,7 @@
 Source: llama.cpp b11434, common/fit.cpp (common_params_fit_impl).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
@@ -12,7 +12,7 @@ from kvstudio.budget.effective import resolve
 from kvstudio.budget.estimate import estimate
 from kvstudio.budget.explain import FIT_TARGET_MIB
 from kvstudio.budget.fit_values import FitResult
-from kvstudio.budget.values import Budget
+from kvstudio.budget.values import Budget, DeviceBudget
 from kvstudio.devices.values import Device
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
@@ -34,27 +34,58 @@ def fit(
     devices: tuple[Device, ...],
     host: Device | None = None,
     build: int | None = None,
+    overhead: Mapping[str, int] | None = None,
+    typed: Budget | None = None,
 ) -> FitResult:
-    """The settings llama.cpp ends with, given the memory that is free on the devices."""
+    """The settings llama.cpp ends with, given the memory that is free on the devices, and what they ask for.
+
+    `typed` is the budget of the settings as they are, where it is known: when all fits it answers without another one.
+    """
     effective = resolve(model, config, len(devices), build)
     if not effective.fit:
         return FitResult("off", "--fit is off.", config)
     if effective.split_mode == "tensor":
         return FitResult("blocked", "--fit does nothing with -sm tensor.", config)
+    if typed is not None and _clearly_fits(typed, config):
+        return FitResult("unchanged", _FITS, config)
     work = _Fitter(model, config, devices, host, build)
     if work.unknown:
         return FitResult("unknown", "the free memory of a device is not known.", config)
     try:
         why = work.run()
+        status = "unchanged" if work.config == config else "changed"
     except _BlockedError as blocked:
-        return _result("blocked", str(blocked), config, work.config)
-    return _result("unchanged" if work.config == config else "changed", why, config, work.config)
+        status, why = "blocked", str(blocked)
+    after = work.config
+    changes = tuple((name, getattr(after, name)) for name in _FITTED if getattr(after, name) != getattr(config, name))
+    budget = estimate(model, after, devices, host, build, overhead, after_fit=True) if changes else None
+    return FitResult(status, why, after, changes, budget)
 
 
-def _result(status: str, why: str, before: LaunchConfig, after: LaunchConfig) -> FitResult:
-    names = ("n_ctx", "n_gpu_layers", "tensor_split", "override_tensor")
-    changes = tuple((name, getattr(after, name)) for name in names if getattr(after, name) != getattr(before, name))
-    return FitResult(status, why, after, changes)
+_FITTED = ("n_ctx", "n_gpu_layers", "tensor_split", "override_tensor")
+_FITS = "it fits as it is."
+
+
+def _clearly_fits(typed: Budget, config: LaunchConfig) -> bool:
+    """Whether every device keeps its margin by the budget as typed, which counts no less than a dry run does."""
+    rooms = [None if d.free_bytes is None else d.free_bytes - _used_bytes(d) for d in typed.devices]
+    # Weights that a device maps are a whole range of the file there, and single tensors in a dry run.
+    mapped = any(b.device is not None and b.name.endswith("_Mapped") for b in typed.buffers)
+    if not rooms or mapped:
+        return False
+    return all(room is not None and room >= margin for room, margin in zip(rooms, _margins(config, len(rooms))))
+
+
+def _margins(config: LaunchConfig, n_devices: int) -> list[int]:
+    """Bytes to keep free on each device."""
+    typed = config.fit_target or (FIT_TARGET_MIB,)
+    spread = typed * n_devices if len(typed) == 1 else (*typed, *((FIT_TARGET_MIB,) * n_devices))
+    return [target * MIB for target in spread[:n_devices]]
+
+
+def _used_bytes(part: DeviceBudget) -> int:
+    """What a dry run adds up for a device."""
+    return part.model_bytes + part.kv_bytes + part.rs_bytes + part.compute_bytes
 
 
 class _Overflow(IntEnum):
@@ -115,13 +146,7 @@ class _Fitter:
         self._typed = config
         self._is_moe = model.n_expert > 0
         self._n_slots = model.n_layer + (model.n_layer_nextn if first.config.load_mtp else 0)
-        self._margins = self._targets(config)
-
-    def _targets(self, config: LaunchConfig) -> list[int]:
-        typed = config.fit_target or (FIT_TARGET_MIB,)
-        n = max(1, len(self._names))
-        spread = typed * n if len(typed) == 1 else (*typed, *((FIT_TARGET_MIB,) * n))
-        return [target * MIB for target in spread[:n]]
+        self._margins = _margins(config, max(1, len(names)))
 
     def _measure(self, config: LaunchConfig) -> Budget:
         """A dry run: nothing is mapped."""
@@ -129,7 +154,7 @@ class _Fitter:
 
     def _used(self, budget: Budget) -> list[int]:
         parts = budget.devices if self._names else (budget.host,)
-        return [part.model_bytes + part.kv_bytes + part.rs_bytes + part.compute_bytes for part in parts]
+        return [_used_bytes(part) for part in parts]
 
     def run(self) -> str:
         """Decide everything; says why in a sentence. Raises: _BlockedError."""
@@ -137,7 +162,7 @@ class _Fitter:
         free = self._free if self._names else [self._host.total_bytes or 0] if self._host else [0]
         rooms = [f - u for f, u in zip(free, used, strict=True)]
         if all(room >= margin for room, margin in zip(rooms, self._margins, strict=True)):
-            return "it fits as it is."
+            return _FITS
         surplus = sum(rooms) - sum(self._margins)
         if surplus < 0 and self._shorten(sum(free), used):
             return "the context is shortened until everything fits."

@@ -89,7 +89,9 @@ def fit_of(case: Case) -> "FitResult | None":
     from kvstudio.budget.fit import fit
 
     host = case.machine.host if case.machine is not None else None
-    return fit(case.model, case.config, case.chosen_devices, host, build_of(case))
+    return fit(
+        case.model, case.config, case.chosen_devices, host, build_of(case), learned_overhead(case), typed=case.budget
+    )
 
 
 def context_view(case: Case) -> "ContextView":

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from kvstudio.advise.verdict import verdict
+from kvstudio.advise.verdict import Verdict, verdict
 from kvstudio.budget.estimate import estimate
 from kvstudio.budget.fit import fit
 from kvstudio.budget.fit_values import FitResult
@@ -34,57 +34,67 @@ def run(args: argparse.Namespace) -> int:
     budget = estimate(
         inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build, overhead=inputs.overhead
     )
-    fitted = fit(inputs.model, inputs.config, inputs.devices, inputs.host, inputs.build)
+    fitted = fit(inputs.model, inputs.config, inputs.devices, inputs.host, inputs.build, inputs.overhead, typed=budget)
     if args.json:
-        changes = dict(fitted.changes)
-        emit_json({
-            **to_json(inputs.model, budget),
-            "fit": {"status": fitted.status, "says": fitted.why, "changes": changes},
-        })  # fmt: skip
+        emit_json({**to_json(inputs.model, budget), "fit": fit_json(fitted)})
     else:
-        show(inputs.model, budget, inputs.config, inputs.devices)
-        for line in fit_lines(fitted):
-            emit(line)
+        show(inputs.model, budget, inputs.config, inputs.devices, fitted)
     return DOES_NOT_FIT if budget.fits is False else DONE
 
 
-def show(model: ModelInfo, budget: Budget, typed: LaunchConfig, devices: tuple[Device, ...]) -> None:
-    """The budget as a table, the verdict first."""
+def fit_json(fitted: FitResult) -> dict[str, Any]:
+    """What llama.cpp's own fit makes of the launch; everything else in the document is as typed."""
+    launched = fitted.budget
+    devices = launched.all_devices if launched else ()
+    return {
+        "status": fitted.status,
+        "says": fitted.why,
+        "changes": dict(fitted.changes),
+        "fits": launched.fits if launched else None,
+        "offloaded_layers": list(launched.offloaded_layers) if launched else None,
+        "devices": [{"name": d.name, "need_bytes": d.need_bytes, "fits": d.fits} for d in devices],
+    }
+
+
+def show(model: ModelInfo, budget: Budget, typed: LaunchConfig, devices: tuple[Device, ...], fitted: FitResult) -> None:
+    """The verdict, then the budget as a table; where `-fit` changes the launch, first as it will be launched."""
     config = budget.config
     emit(f"{model.name} ({model.architecture}), {format_bytes(model.size_bytes)}, {config.program} b{config.build}")
+    said = verdict(budget, typed, devices, fitted=fitted)
+    emit(_sentences(said))
+    if fitted.budget is None:
+        _table("", budget)
+    else:
+        _table("As launched, after -fit: ", fitted.budget)
+        _table("As typed: ", budget, _sentences(verdict(budget, typed, devices)))
+    if fitted.status == "blocked":
+        emit("")
+        emit(f"llama.cpp's -fit cannot help: {fitted.why}")
+
+
+def _sentences(said: Verdict) -> str:
+    return f"{said.headline} {said.detail}".strip()
+
+
+def _table(heading: str, budget: Budget, said: str = "") -> None:
+    """One budget: its settings in a line, whether it fits where that was not said, a row per device, what to note."""
+    config = budget.config
     unified = ", unified" if config.kv_unified else ""
     offloaded, layers = budget.offloaded_layers
     where = f"{offloaded} of {layers} layers on devices" if budget.devices else f"{layers} layers in RAM"
+    emit("")
     emit(
-        f"n_ctx {config.n_ctx}, {config.n_parallel} slots{unified}, K {config.cache_type_k}, V {config.cache_type_v}, "
-        f"{where}"
+        f"{heading}n_ctx {config.n_ctx}, {config.n_parallel} slots{unified}, K {config.cache_type_k}, "
+        f"V {config.cache_type_v}, {where}"
     )
-    emit("")
-    said = verdict(budget, typed, devices)
-    emit(f"{said.headline} {said.detail}".strip())
-    emit("")
+    if said:
+        emit(said)
     rows = [["device", *KINDS.values(), "need", "free", "total", ""]]
     rows += [_row(device) for device in (*budget.all_devices, budget.host)]
     for line in table(rows, right=range(1, 9)):
         emit(line)
     for note in budget.notes:
         emit(f"note: {note}")
-
-
-def fit_lines(fitted: FitResult) -> list[str]:
-    """What llama.cpp's own fit would do to this launch, for the cases in which it does or cannot do something."""
-    if fitted.status == "changed":
-        changes = ", ".join(_change(name, value) for name, value in fitted.changes)
-        return ["", f"As typed it is measured above; llama.cpp's -fit would start it with {changes}."]
-    return ["", f"llama.cpp's -fit cannot help: {fitted.why}"] if fitted.status == "blocked" else []
-
-
-def _change(name: str, value: Any) -> str:
-    if name == "override_tensor":
-        return f"experts of {len(value)} layers elsewhere"
-    if name == "tensor_split":
-        return f"tensor_split {','.join(f'{share:g}' for share in value)}"
-    return f"{name} {value}"
 
 
 def _row(device: DeviceBudget) -> list[str]:

@@ -3,10 +3,14 @@
 from dataclasses import replace
 
 from kvstudio.advise.verdict import Answer, verdict
+from kvstudio.budget.estimate import estimate
+from kvstudio.budget.fit import fit
 from kvstudio.budget.values import BufferKind, DeviceBudget, FirstFailure
 from kvstudio.devices.values import Device, DeviceProcess
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.units import GIB, MIB
+from tests.budget import zoo
+from tests.budget.models import gpus
 from tests.ui import samples
 
 PYTHON = Device("CUDA1", "CUDA", processes=(DeviceProcess(4182, "python3", samples.CUDA1_OTHER),))
@@ -133,20 +137,37 @@ def test_unknown_memory_is_not_a_verdict():
     assert said.detail == "Driver and library differ. This launch asks for 1.0 GiB of CUDA0."
 
 
-def test_what_fit_will_change_comes_before_what_was_typed():
-    from kvstudio.advise.verdict import Answer, verdict
-    from kvstudio.budget.fit import fit
-    from kvstudio.launch.config import LaunchConfig
-    from tests.advise.world import World, device
-    from tests.budget import zoo
+LLAMA = zoo.model("llama31-8b")
 
-    world = World(zoo.model("llama31-8b"), (device(0, 8),))
+
+def after_fit(config: LaunchConfig, *free_gib: float):
+    """The typed budget and the verdict with what `-fit` makes of it."""
+    budget, fitted = estimate(LLAMA, config, gpus(*free_gib)), fit(LLAMA, config, gpus(*free_gib))
+    return budget, verdict(budget, config, gpus(*free_gib), fitted=fitted)
+
+
+def test_what_fit_will_change_comes_before_what_was_typed():
     typed = LaunchConfig(model_path="m.gguf")
-    budget = world.estimate(typed)
+    budget, said = after_fit(typed, 8)
     assert budget.fits is False
-    said = verdict(budget, typed, world.devices, fitted=fit(world.model, typed, world.devices))
     assert said.answer is Answer.ADJUSTED
-    assert "shortens the context to" in said.headline
-    assert "KV cache" in said.detail
-    off = typed.evolve(fit=False)
-    assert verdict(budget, off, world.devices, fitted=fit(world.model, off, world.devices)).answer is Answer.SHORT
+    assert said.headline.startswith("Fits once -fit shortens the context to ")
+    assert said.headline.endswith(", with 1.0 GiB to spare on CUDA0.")
+    assert said.detail.startswith("As typed, CUDA0 is 12.3 GiB short for the KV cache")
+    assert after_fit(typed.evolve(fit=False), 8)[1].answer is Answer.SHORT
+
+
+def test_what_fits_without_the_margin_is_changed_all_the_same():
+    budget, said = after_fit(LaunchConfig(n_ctx=32768), 9.3)
+    assert budget.fits is True
+    assert said.answer is Answer.ADJUSTED
+    assert said.headline.startswith("Fits, but -fit keeps ")
+    assert said.flags == ("-fit off",)
+
+
+def test_a_fit_that_is_not_enough_does_not_fit():
+    typed = LaunchConfig(n_gpu_layers=33)
+    _, said = after_fit(typed, 4)
+    assert said.answer is Answer.SHORT
+    assert said.headline.startswith("Does not fit: CUDA0 is ")
+    assert said.detail.startswith("-fit shortens the context to 4096, which is not enough. ")

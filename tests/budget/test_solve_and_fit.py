@@ -201,3 +201,21 @@ def test_fit_ends_where_llama_server_ended(
     assert found.n_gpu_layers == n_gpu_layers
     assert len(overrides) == n_overrides
     assert (overrides[0][0] if overrides else None) == first_override
+
+
+def test_fit_carries_the_budget_of_what_is_launched() -> None:
+    found = fit(LLAMA, LaunchConfig(n_ctx=32768), gpus(6), overhead={"CUDA0": 100})
+    assert found.budget is not None
+    assert found.budget.fits is True
+    assert found.budget.offloaded_layers[0] == found.config.n_gpu_layers
+    assert found.budget.devices[0].overhead_bytes == 100
+    assert not any("--fit" in note for note in found.budget.notes)
+    assert fit(LLAMA, LaunchConfig(n_ctx=4096), gpus(20)).budget is None
+
+
+@pytest.mark.parametrize("free", [[20.0], [9.3], [9.0], [6.0], [5.0, 5.0], [12.0, 4.0]])
+@pytest.mark.parametrize("target", [None, (64,), (2048, 64)])
+def test_knowing_the_typed_budget_changes_no_answer(free: list[float], target: tuple[int, ...] | None) -> None:
+    config, devices = LaunchConfig(n_ctx=32768, fit_target=target), gpus(*free)
+    typed = estimate(LLAMA, config, devices, HOST)
+    assert fit(LLAMA, config, devices, HOST, typed=typed) == fit(LLAMA, config, devices, HOST)

@@ -78,6 +78,24 @@ def test_what_does_not_fit_exits_3_and_names_the_first_refusal(capsys):
     assert "Does not fit: CUDA0" in out
 
 
+def test_what_fit_launches_is_shown_before_what_was_typed(capsys):
+    words = ("--device", "CUDA0=1030MiB", "--", "llama-server", "-m", TINY, "-np", "1")
+    _, found = budget(capsys, *words)
+    layers = found["fit"]["changes"]["n_gpu_layers"]
+    assert (found["fit"]["status"], found["fit"]["fits"]) == ("changed", True)
+    assert found["fit"]["offloaded_layers"] == [layers, 5]
+    assert found["offloaded_layers"] == [5, 5]
+    assert found["devices"][0]["need_bytes"] > found["fit"]["devices"][0]["need_bytes"]
+    _, out, _ = run(capsys, "budget", *words)
+    launched, typed = out.index("As launched, after -fit: n_ctx"), out.index("As typed: n_ctx")
+    assert launched < typed
+    assert f"{layers} of 5 layers on devices" in out[launched:typed]
+    assert "5 of 5 layers on devices" in out[typed:]
+    _, off = budget(capsys, *words, "-fit", "off")
+    assert (off["fit"]["status"], off["fit"]["fits"]) == ("off", None)
+    assert "As launched" not in run(capsys, "budget", *words, "-fit", "off")[1]
+
+
 def test_max_is_the_edge_of_what_fits(capsys):
     words = ("--device", "CUDA0=3MiB", "--", "llama-server", "-m", TINY, "-np", "1")
     code, out, _ = run(capsys, "max", "--json", "--for", "n_ctx", *words)
