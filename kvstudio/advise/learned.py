@@ -138,13 +138,16 @@ def _of_kind(budget: Budget | None, device: str, kind: BufferKind) -> int:
 
 
 def should_fit(record: Record, attempt: Attempt | None = None) -> bool:
-    """Whether a launch (the first if none is named) was refused memory although the numbers leave clear room."""
+    """Whether a launch (the first if none is named) was refused memory although the numbers leave clear room.
+
+    A backend's limit on one allocation that was predicted is no shortage either.
+    """
     first = attempt or record.first
     predicted, found = first.trial.predicted, first.diagnosis
     if (
         first.worked
         or predicted is None
-        or predicted.fits is not True
+        or not (predicted.fits is True or _only_limited(predicted))
         or found is None
         or found.memory_class != "memory"
     ):
@@ -158,6 +161,13 @@ def should_fit(record: Record, attempt: Attempt | None = None) -> bool:
     places = [place for place in (*predicted.devices, predicted.host) if place.name == name] or predicted.devices
     rooms = [(place.room_bytes, place.need_bytes) for place in places if place.room_bytes is not None]
     return bool(rooms) and all(room >= max(CLEAR_ROOM_BYTES, CLEAR_SHARE * need) for room, need in rooms)
+
+
+def _only_limited(predicted: Budget) -> bool:
+    """Whether nothing but a backend's limit on one allocation is in the way."""
+    failure = predicted.first_failure
+    places = (*predicted.devices, predicted.host)
+    return failure is not None and failure.limit_bytes is not None and all(d.fits is not False for d in places)
 
 
 def situation(record: Record, base: LaunchConfig, diagnosis: Diagnosis | None) -> Situation:

@@ -80,10 +80,20 @@ def _absurd(where: Where, stage: str | None, facts: RunFacts) -> Ruling | None:
     return None
 
 
+def budget_limit(budget: Budget, where: Where) -> int | None:
+    """The limit on one allocation that the budget predicted for the device; None where it did not."""
+    first = budget.first_failure
+    return first.limit_bytes if first is not None and first.device == where.name else None
+
+
 def _by_budget(where: Where, budget: Budget) -> Ruling | None:
     """What the budget says about the device: full, full of others' memory, room elsewhere, or enough room."""
     device = next((d for d in budget.devices if d.name == where.name), None)
     asked = where.requested_bytes
+    limit = budget_limit(budget, where)
+    if limit is not None and asked is not None and asked > limit:
+        most = format_bytes(limit)
+        return Ruling(Cause.BACKEND_LIMIT, f"the backend takes at most {most} in one allocation, however much is free")
     if device is None or device.free_bytes is None:
         return None
     if device.fits and (asked is None or asked <= device.free_bytes):

@@ -28,7 +28,7 @@ def diagnose(run: Timeline, found: Failure, texts: Texts, facts: RunFacts, budge
         backend=place.backend,
         requested_bytes=place.requested_bytes,
         free_bytes=_free(place, budget),
-        limit_bytes=place.limit_bytes or _budget_limit(budget, place),
+        limit_bytes=place.limit_bytes or (causes.budget_limit(budget, place) if budget is not None else None),
         cause=ruling.cause,
         key_line=quoting.key_line(key, texts),
         evidence=(*_evidence(run, found, proof), *ruling.evidence)[:MAX_EVIDENCE],
@@ -95,8 +95,3 @@ def _free(place: where.Where, budget: Budget | None) -> int | None:
     if place.free_bytes is not None or budget is None:
         return place.free_bytes
     return next((d.free_bytes for d in budget.devices if d.name == place.name), None)
-
-
-def _budget_limit(budget: Budget | None, place: where.Where) -> int | None:
-    first = budget.first_failure if budget is not None else None
-    return first.limit_bytes if first is not None and first.device == place.name else None

@@ -8,8 +8,9 @@ from kvstudio.advise.not_offered import not_offered
 from kvstudio.advise.plan import MAX_LAUNCHES, World, start
 from kvstudio.advise.plan_values import TrialKind
 from kvstudio.devices.values import Device, DeviceProcess
+from kvstudio.diagnose.values import Cause
 from kvstudio.launch.config import LaunchConfig
-from kvstudio.units import GIB
+from kvstudio.units import GIB, MIB
 from tests.advise.world import Reality, binary, device
 from tests.budget import zoo
 
@@ -118,6 +119,19 @@ def test_a_cap_on_one_allocation_is_named_and_kept_to(model):
     assert plan.verdict.outcome == "verified"
     assert "takes at most 5.0 GiB in one allocation" in plan.verdict.says
     assert reality.launches <= 5
+
+
+def test_a_cap_the_device_tells_is_named_without_a_line_of_the_log(model):
+    limited = replace(device(0, 200, backend="OpenCL"), max_buffer_bytes=768 * MIB)
+    world = World(model, (limited,))
+    wanted = WANTED.evolve(n_ctx=524288)
+    predicted = world.estimate(wanted)
+    assert predicted.first_failure is not None
+    assert predicted.first_failure.limit_bytes == 768 * MIB
+    assert all(place.fits is not False for place in (*predicted.devices, predicted.host))
+    plan = Reality(world).walk(start(world, wanted))
+    assert plan.first.diagnosis.cause is Cause.BACKEND_LIMIT
+    assert "takes at most 768.0 MiB in one allocation" in plan.verdict.says
 
 
 def test_a_limit_of_the_whole_process_is_learned(model):

@@ -58,7 +58,10 @@ def test_a_launch_that_should_have_fitted_is_no_capacity() -> None:
 
 def test_a_cap_known_to_the_budget_is_told() -> None:
     first = FirstFailure("CUDA1", BufferKind.KV, 4 * GIB, GIB, 3 * GIB, limit_bytes=4 * GIB - 1)
-    assert cause(REFUSED, budget(device("CUDA1", 24, 2, 1, 4), first=first)).limit_bytes == 4 * GIB - 1
+    found = cause(REFUSED, budget(device("CUDA1", 24, 20, 1, 4), first=first))
+    assert found.limit_bytes == 4 * GIB - 1
+    assert found.cause is Cause.BACKEND_LIMIT
+    assert "at most 4.0 GiB in one allocation" in found.summary
 
 
 def test_a_budget_without_figures_says_nothing() -> None:
