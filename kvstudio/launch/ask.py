@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from kvstudio.errors import LaunchError
+from kvstudio.launch.environment import outside_bundle
 
 #: More than any answer; a program that prints more is stopped.
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
@@ -96,15 +97,23 @@ def _start(argv: tuple[str, ...], env: Mapping[str, str]) -> "subprocess.Popen[b
     path = argv[0]
     if os.path.isdir(path):
         raise LaunchError(f"{path} is a folder, not a program.", "Choose the program inside it.")
+    flags = 0
+    if sys.platform == "win32":
+        from kvstudio.launch.process_windows import CREATE_NO_WINDOW, refuse_script
+
+        refuse_script(path)
+        flags = CREATE_NO_WINDOW
     try:
-        return subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(env),
-            start_new_session=sys.platform != "win32",
-        )
+        with outside_bundle():
+            return subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=dict(env),
+                start_new_session=sys.platform != "win32",
+                creationflags=flags,
+            )
     except OSError as problem:
         raise _refused(path, problem) from problem
     except ValueError as problem:

@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kvstudio.launch.binary import Binary
@@ -48,3 +49,26 @@ def _restore(env: dict[str, str]) -> None:
             env.pop(name, None)
         else:
             env[name] = original
+
+
+def windows_kernel() -> Any:
+    """The calls of Windows' kernel32."""
+    import ctypes
+
+    # By name, since other systems' ctypes has no such loader.
+    return getattr(ctypes, "WinDLL")("kernel32", use_last_error=True)  # noqa: B009
+
+
+@contextmanager
+def outside_bundle(kernel: Any = None) -> Iterator[None]:
+    """While a child is started: without the folder of libraries a bundle has set on Windows, which children inherit."""
+    bundle = getattr(sys, "_MEIPASS", None)
+    if bundle is None or (kernel is None and sys.platform != "win32"):
+        yield
+        return
+    kernel = kernel if kernel is not None else windows_kernel()
+    kernel.SetDllDirectoryW(None)
+    try:
+        yield
+    finally:
+        kernel.SetDllDirectoryW(bundle)

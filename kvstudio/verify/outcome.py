@@ -1,6 +1,7 @@
 """How a launch ended, as one RunOutcome with one sentence."""
 
 import signal
+import sys
 from dataclasses import dataclass
 
 from kvstudio.diagnose.values import Diagnosis, Outcome
@@ -12,7 +13,8 @@ from kvstudio.verify.values import Check, RunOutcome
 _CRASHES = frozenset({"SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP", "SIGSYS"})
 #: Exit codes a shell or a container makes of signals.
 _SHELL_SIGNALS = range(129, 160)
-#: Windows reports a crash as an NTSTATUS error code, and abort() as 3.
+#: Windows reports a crash as an NTSTATUS error code, and abort() as 3, which llama.cpp itself never ends with.
+_WINDOWS_ABORT = 3
 _NTSTATUS_ERRORS = range(0xC0000000, 0x100000000)
 #: The dynamic loader's exit code when a library is missing or too old.
 _LOADER_EXIT = 127
@@ -66,7 +68,8 @@ def _own_end(end: ProcessEnd) -> RunOutcome:
         return RunOutcome.CRASHED if signal_name(number) in _CRASHES else RunOutcome.KILLED
     if end.kind is EndKind.SIGNALLED:
         return RunOutcome.KILLED
-    if end.exit_code is not None and end.exit_code in _NTSTATUS_ERRORS:
+    code = end.exit_code
+    if code is not None and (code in _NTSTATUS_ERRORS or (code == _WINDOWS_ABORT and sys.platform == "win32")):
         return RunOutcome.CRASHED
     return RunOutcome.FAILED
 
