@@ -4,7 +4,7 @@ from PySide6.QtCore import QMimeData, QRectF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
-from kvstudio.ui import theme
+from kvstudio.ui import colours, theme
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Radius, Space, Step, Theme, Weight
 
@@ -31,7 +31,7 @@ class DropOverlay(QWidget):
         current = Theme.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.fillRect(self.rect(), theme.with_alpha(current.canvas, 0.75))
+        painter.fillRect(self.rect(), colours.with_alpha(current.canvas, 0.75))
         pen = QPen(current.accent_text, 2)
         pen.setDashPattern([5, 3.5])
         painter.setPen(pen)

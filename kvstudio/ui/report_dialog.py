@@ -36,11 +36,11 @@ from kvstudio.ui.widgets.basic import (
     Label,
     Rule,
     SectionLabel,
-    SegmentedSwitch,
     Surface,
     make_primary,
     push_button,
 )
+from kvstudio.ui.widgets.segmented import SegmentedSwitch
 from kvstudio.ui.widgets_run.report_lists import FieldList, RedactionList
 from kvstudio.ui.widgets_run.report_preview import ReportPreview
 from kvstudio.units import format_bytes

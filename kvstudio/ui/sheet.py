@@ -1,6 +1,7 @@
 """The application's one style sheet, with the names of Theme's roles where colours go."""
 
 SHEET = """
+QMainWindow, QDialog {{ background: {ground}; }}
 QPushButton {{ background: {canvas}; color: {ink}; border: 1px solid {control_edge}; border-radius: 5px;
   padding: 5px 12px; min-height: 16px; }}
 QPushButton:hover {{ background: {control_hover}; }}

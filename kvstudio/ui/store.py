@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,14 @@ from kvstudio.case import evolve as evolving
 from kvstudio.case import opening
 from kvstudio.case import store as case_file
 from kvstudio.case.values import Case
-from kvstudio.devices.listed import named_by_server, option_names
-from kvstudio.devices.values import Device, DeviceSource, Machine
+from kvstudio.devices.values import Device, Machine
 from kvstudio.errors import KvStudioError
 from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
-from kvstudio.runlog.values import DevicePrinted
+from kvstudio.ui import choosing
+from kvstudio.ui.undo import Steps
+from kvstudio.units import format_bytes
 from kvstudio.work import task
 
 #: Settings that belong to one model file, not to the next one.
@@ -34,8 +34,6 @@ _OF_ONE_MODEL = (
     "override_tensor",
 )
 _FIX_DELAY_MS = 60
-_UNDO_DEPTH = 200
-_VISIBLE_BYTES = 32 * 1024**2
 
 
 class Store(QObject):
@@ -55,9 +53,7 @@ class Store(QObject):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._case = Case()
-        self._before: list[Case] = []
-        self._after: list[Case] = []
-        self._merge_tag: str | None = None
+        self._steps = Steps()
         self._fixes_for: LaunchConfig | None = None
         self._fixes = task.Latest(_fixes_of, self._on_fixes, self.failed.emit)
         self.destroyed.connect(self._fixes.drop)
@@ -77,7 +73,7 @@ class Store(QObject):
     @property
     def is_dragging(self) -> bool:
         """Whether the change just shown is part of a drag, which is drawn without motion."""
-        return self._merge_tag is not None
+        return self._steps.is_merging
 
     # Opening -----------------------------------------------------------------------------------------------------
 
@@ -168,41 +164,19 @@ class Store(QObject):
             if kept is not None and what.model is None:
                 config = config.evolve(model_path=self._case.config.model_path)
             changes |= {"config": config, "model": model}
-        others = self._devices_of_log(tuple(read.events))
+        others = choosing.devices_of_log(tuple(read.events), self._case.machine)
         if others:
             changes |= {"what_if": others, "chosen": tuple(d.name for d in others)}
         self._replace(undo=True, **changes)
         self.opened.emit((what.path, "log", Path(what.path).name, f"log, {_short(read.diagnosis)}"))
 
-    def _devices_of_log(self, events: tuple[Any, ...]) -> tuple[Device, ...]:
-        """Devices the log names that are not this machine's, the last word on each taken."""
-        printed: dict[str, DevicePrinted] = {}
-        for event in events:
-            if isinstance(event, DevicePrinted) and event.total_bytes is not None and not _is_host(event.name):
-                (name,) = named_by_server(((event.name, event.description or ""),))
-                printed[name] = replace(event, name=name)
-        live = {d.name: d for d in (self._case.machine.devices if self._case.machine else ())}
-        if all(_alike(live.get(p.name), p) for p in printed.values()):
-            return ()
-        return tuple(
-            Device(
-                p.name,
-                p.name.rstrip("0123456789"),
-                p.description,
-                p.total_bytes,
-                p.free_bytes if p.free_bytes is not None else p.total_bytes,
-                DeviceSource.LOG,
-            )
-            for p in printed.values()
-        )
-
     def _show_case(self, what: opening.OpenedCase) -> None:
         loaded = what.case
-        self._remember(None)
+        self._steps.remember(self._case)
         machine = self._case.machine
-        if loaded.machine is not None and not _same_devices(loaded.machine, machine):
+        if loaded.machine is not None and not choosing.same_devices(loaded.machine, machine):
             # The case was made elsewhere: its devices stay as what-if ones beside this machine's.
-            loaded = loaded.replace(what_if=_without_doubles(loaded.machine.devices + loaded.what_if))
+            loaded = loaded.replace(what_if=choosing.without_doubles(loaded.machine.devices + loaded.what_if))
         new = evolving.evolve_budget(
             loaded.replace(machine=machine, binary=self._case.binary, remembered=self._case.remembered),
             config=loaded.config,
@@ -220,7 +194,7 @@ class Store(QObject):
         elif self._case.model is not None:
             changes["config"] = what.config.evolve(model_path=self._case.config.model_path)
         if what.config.device is not None:
-            changes["chosen"] = self._named(what.config.device)
+            changes["chosen"] = choosing.named(self._case.devices, what.config.device)
         self._replace(undo=True, **changes)
         if what.problem is not None:
             self.failed.emit(what.problem)
@@ -244,7 +218,7 @@ class Store(QObject):
     def close_case(self) -> None:
         """Back to the empty page; machine and binary stay."""
         case = self._case
-        self._remember(None)
+        self._steps.remember(self._case)
         kept = Case(machine=case.machine, binary=case.binary, chosen=case.chosen)
         self._show(kept.replace(remembered=case.remembered))
 
@@ -253,7 +227,7 @@ class Store(QObject):
     def edit(self, changes: dict[str, Any]) -> None:
         """Replace settings by field name."""
         self._flush_live()
-        self._merge_tag = None
+        self._steps.end_merge()
         config = self._case.config.evolve(**changes)
         if config != self._case.config:
             self._replace(undo=True, config=config)
@@ -280,7 +254,7 @@ class Store(QObject):
     def end_live(self) -> None:
         """A drag is over: the next one is an undo step of its own, and fixes are worked out."""
         self._flush_live()
-        self._merge_tag = None
+        self._steps.end_merge()
         self._fix_timer.start()
 
     def set_config(self, config: LaunchConfig) -> None:
@@ -291,7 +265,7 @@ class Store(QObject):
             return
         changes: dict[str, Any] = {"config": config}
         if config.device is not None and config.device != old.device:
-            changes["chosen"] = self._named(config.device)
+            changes["chosen"] = choosing.named(self._case.devices, config.device)
         self._replace(undo=True, **changes)
 
     def reset_settings(self) -> None:
@@ -313,28 +287,15 @@ class Store(QObject):
 
     def tick(self, name: str, on: bool) -> None:
         """Use a device, or not; leaving a live one out is said to llama.cpp too (`-dev`)."""
-        chosen = tuple(
-            d.name
-            for d in self._case.devices
-            if (d.name in self._case.chosen and d.name != name) or (on and d.name == name)
-        )
-        self._choose(chosen)
+        self._replace(undo=True, **choosing.ticked(self._case, name, on))
 
     def add_what_if(self, devices: tuple[Device, ...]) -> None:
         """Add devices that are not there; they are used at once."""
-        taken = {d.name for d in self._case.devices}
-        fresh = tuple(_renamed(d, taken) for d in devices)
-        self._replace(
-            undo=True, what_if=self._case.what_if + fresh, chosen=self._case.chosen + tuple(d.name for d in fresh)
-        )
+        self._replace(undo=True, **choosing.with_what_if(self._case, devices))
 
     def remove_what_if(self, name: str) -> None:
         """Take a what-if device away; when none is left, this machine's own devices are used again."""
-        what_if = tuple(d for d in self._case.what_if if d.name != name)
-        chosen = tuple(n for n in self._case.chosen if n != name)
-        if not chosen and self._case.machine is not None:
-            chosen = default_devices(self._case.machine)
-        self._replace(undo=True, what_if=what_if, chosen=chosen)
+        self._replace(undo=True, **choosing.without_what_if(self._case, name))
 
     def add_rpc(self, servers: tuple[str, ...]) -> None:
         """Use the devices of RPC servers too (`--rpc`)."""
@@ -345,42 +306,11 @@ class Store(QObject):
         server = name.partition("[")[2].rstrip("]")
         self.edit({"rpc": tuple(s for s in self._case.config.rpc or () if s != server) or None})
 
-    def _named(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The known devices that `-dev` names mean, in their order."""
-        spoken = {option: name for name, option in option_names(tuple(d.name for d in self._case.devices)).items()}
-        known = {d.name for d in self._case.devices}
-        return tuple(n for n in (spoken.get(n, n) for n in names) if n in known)
-
-    def _choose(self, chosen: tuple[str, ...]) -> None:
-        case = self._case
-        live = tuple(d.name for d in case.machine.devices) if case.machine else ()
-        what_if_used = any(d.name in chosen for d in case.what_if)
-        ticked = tuple(n for n in live if n in chosen)
-        if case.machine is None or what_if_used or ticked == default_devices(case.machine):
-            device = None
-        else:
-            spoken = option_names(live)
-            device = tuple(spoken[n] for n in ticked) or ("none",)
-        self._replace(undo=True, chosen=chosen, config=case.config.evolve(device=device))
-
     def set_machine(self, machine: Machine) -> None:
         """New figures of the devices; the user's ticks stay, new devices are ticked as llama.cpp would use them."""
-        old = self._case
-        if old.machine is not None and _much_the_same(old.machine, machine):
-            return
-        before = {d.name for d in old.machine.devices} if old.machine else set()
-        names = {d.name for d in machine.devices} | {d.name for d in old.what_if}
-        chosen = tuple(n for n in old.chosen if n in names)
-        fresh = {d.name for d in machine.devices} - before
-        if fresh and not any(d.name in chosen for d in old.what_if):
-            spoken = option_names(tuple(d.name for d in machine.devices))
-            typed = old.config.device
-            wanted = default_devices(machine)
-            if typed is not None:
-                wanted = tuple(n for n, option in spoken.items() if n in typed or option in typed)
-            used = {n for n in wanted if n in fresh} | set(chosen)
-            chosen = tuple(d.name for d in (*machine.devices, *old.what_if) if d.name in used)
-        self._replace(undo=False, machine=machine, chosen=chosen)
+        changes = choosing.with_machine(self._case, machine)
+        if changes:
+            self._replace(undo=False, **changes)
 
     def set_binary(self, binary: Binary | None) -> None:
         """Use another llama.cpp program; its build decides rules and defaults."""
@@ -401,37 +331,28 @@ class Store(QObject):
 
     @property
     def can_undo(self) -> bool:
-        return bool(self._before)
+        return self._steps.can_undo
 
     @property
     def can_redo(self) -> bool:
-        return bool(self._after)
+        return self._steps.can_redo
 
     def undo(self) -> None:
         """The settings, devices and model before the last change; runs stay."""
-        if self._before:
-            self._after.append(self._case)
-            self._go_to(self._before.pop())
+        self._go_to(self._steps.back(self._case))
 
     def redo(self) -> None:
-        if self._after:
-            self._before.append(self._case)
-            self._go_to(self._after.pop())
+        """The change that was undone last, made again."""
+        self._go_to(self._steps.forward(self._case))
 
-    def _go_to(self, kept: Case) -> None:
-        self._merge_tag = None
+    def _go_to(self, kept: Case | None) -> None:
+        if kept is None:
+            return
         now = self._case
         back = kept.replace(machine=now.machine, binary=now.binary, remembered=now.remembered)
         if back.model is now.model:
             back = back.replace(runs=now.runs, log=now.log, log_source=now.log_source, diagnosis=now.diagnosis)
         self._show(evolving.evolve_budget(back, config=back.config))
-
-    def _remember(self, tag: str | None) -> None:
-        if tag is None or tag != self._merge_tag:
-            self._before.append(self._case)
-            del self._before[:-_UNDO_DEPTH]
-        self._merge_tag = tag
-        self._after.clear()
 
     def _replace(self, undo: bool, tag: str | None = None, **changes: Any) -> None:
         try:
@@ -440,7 +361,7 @@ class Store(QObject):
             self.failed.emit(error)
             return
         if undo:
-            self._remember(tag)
+            self._steps.remember(self._case, tag)
         self._show(new)
 
     def _show(self, new: Case) -> None:
@@ -473,16 +394,8 @@ def _fixes_of(case: Case) -> tuple[Case, Any, Any]:
 _FIELDS = tuple(LaunchConfig.__dataclass_fields__.keys() - {"program", "model_path", "env", "layout", "build"})
 
 
-def default_devices(machine: Machine) -> tuple[str, ...]:
-    """What llama.cpp uses when no device is named: all but integrated ones, and those when there is nothing else."""
-    discrete = tuple(d.name for d in machine.devices if not d.integrated)
-    return discrete or tuple(d.name for d in machine.devices)
-
-
 def model_line(model: ModelInfo) -> str:
     """One line under a model's name: `Q4_K_M, 18.4 GiB, trained context 40960`."""
-    from kvstudio.units import format_bytes
-
     parts = [model.file_type or "", format_bytes(model.size_bytes), f"trained context {model.n_ctx_train}"]
     return ", ".join(p for p in parts if p)
 
@@ -496,52 +409,6 @@ def _with_model(config: LaunchConfig) -> opening.OpenedCommand:
 
 def _same_file(one: str, other: str) -> bool:
     return bool(one) and os.path.basename(one) == os.path.basename(other)
-
-
-def _same_devices(one: Machine, other: Machine | None) -> bool:
-    def shape(machine: Machine) -> tuple[tuple[str, int | None], ...]:
-        return tuple((d.name, d.total_bytes) for d in machine.devices)
-
-    return other is not None and shape(one) == shape(other)
-
-
-def _much_the_same(one: Machine, other: Machine) -> bool:
-    """Whether nothing changed that anybody could see: a few MiB of free memory always come and go."""
-
-    def still(a: Device, b: Device) -> bool:
-        if a.free_bytes is None or b.free_bytes is None:
-            return a == b
-        moved = abs(a.free_bytes - b.free_bytes) >= _VISIBLE_BYTES
-        return not moved and replace(a, free_bytes=b.free_bytes, processes=b.processes) == b
-
-    devices = (*one.devices, one.host), (*other.devices, other.host)
-    return len(devices[0]) == len(devices[1]) and all(map(still, *devices))
-
-
-def _without_doubles(devices: tuple[Device, ...]) -> tuple[Device, ...]:
-    return tuple({d.name: d for d in devices}.values())
-
-
-def _is_host(name: str) -> bool:
-    return name.lower() in ("host", "cpu")
-
-
-def _alike(live: Device | None, printed: DevicePrinted) -> bool:
-    """Whether a printed device is the live one; totals are printed in whole MiB."""
-    if live is None or live.total_bytes is None or printed.total_bytes is None:
-        return False
-    return abs(live.total_bytes - printed.total_bytes) <= 1024**2
-
-
-def _renamed(device: Device, taken: set[str]) -> Device:
-    """The device under a name that is free (`CUDA0` becomes `CUDA2` beside two others)."""
-    name, number = device.name, 0
-    stem = device.name.rstrip("0123456789") or device.name
-    while name in taken:
-        name = f"{stem}{number}"
-        number += 1
-    taken.add(name)
-    return replace(device, name=name)
 
 
 def _short(diagnosis: Any) -> str:

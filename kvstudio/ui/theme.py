@@ -1,6 +1,5 @@
 """Roles (colours, patterns, fonts, spacing) from the application's palette, and the one application style sheet."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from functools import lru_cache
@@ -11,6 +10,8 @@ from PySide6.QtGui import QColor, QFont, QFontDatabase, QFontInfo, QGuiApplicati
 from PySide6.QtWidgets import QApplication, QPushButton, QStyle, QWidget
 
 from kvstudio.budget.values import BufferKind
+from kvstudio.ui.colours import DARKER, LIGHTER, contrast, luminance, mix, until
+from kvstudio.ui.kinds import KindStyle, Pattern, kind_style
 from kvstudio.ui.sheet import SHEET
 
 RESOURCES = Path(__file__).parent / "resources"
@@ -18,6 +19,10 @@ RESOURCES = Path(__file__).parent / "resources"
 #: Contrast every text on its ground must reach, with a little to spare over WCAG AA.
 _TEXT_CONTRAST = 4.6
 _MUTED_CONTRAST = 5.9
+#: And what the edge of a button or field must reach on the canvas.
+_EDGE_CONTRAST = 3.0
+#: Panels less different from the canvas than this are shaded by so much ink.
+_GROUND_CONTRAST, _GROUND_SHADE = 1.08, 0.08
 
 
 class Scheme(StrEnum):
@@ -26,30 +31,6 @@ class Scheme(StrEnum):
     SYSTEM = "system"
     LIGHT = "light"
     DARK = "dark"
-
-
-class Pattern(StrEnum):
-    """What is drawn over a fill so that a kind is known without its colour."""
-
-    NONE = "none"
-    DIAGONAL = "diagonal"
-    DOTS = "dots"
-    HORIZONTAL = "horizontal"
-    VERTICAL = "vertical"
-    GRID = "grid"
-    HATCH = "hatch"
-
-
-@dataclass(frozen=True, slots=True)
-class KindStyle:
-    """How one kind of memory is drawn; `tile` in logical pixels, `line` the pattern's colour with its alpha."""
-
-    fill: QColor
-    edge: QColor
-    ink: QColor
-    pattern: Pattern
-    tile: int
-    line: QColor
 
 
 class Space:
@@ -91,118 +72,8 @@ _REFERENCE_FONT = 13
 Weight = QFont.Weight
 
 
-def mix(a: QColor, b: QColor, t: float) -> QColor:
-    """`t` parts of `a` over `1 - t` parts of `b`, opaque."""
-    one = (a.red(), a.green(), a.blue())
-    two = (b.red(), b.green(), b.blue())
-    return QColor(*(round(x * t + y * (1 - t)) for x, y in zip(one, two)))
-
-
-def with_alpha(color: QColor, alpha: float) -> QColor:
-    """The colour at `alpha` of 0 to 1."""
-    seen = QColor(color)
-    seen.setAlphaF(alpha)
-    return seen
-
-
-def luminance(color: QColor) -> float:
-    """Relative luminance as WCAG defines it, 0 to 1."""
-
-    def linear(channel: float) -> float:
-        return channel / 12.92 if channel <= 0.03928 else ((channel + 0.055) / 1.055) ** 2.4
-
-    return 0.2126 * linear(color.redF()) + 0.7152 * linear(color.greenF()) + 0.0722 * linear(color.blueF())
-
-
-def contrast(a: QColor, b: QColor) -> float:
-    """WCAG contrast of two opaque colours, 1 to 21."""
-    high, low = sorted((luminance(a), luminance(b)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-def _until(color: QColor, factor: float, enough: Callable[[QColor], bool]) -> QColor:
-    """Scale a colour step by step until it is enough, or until it no longer changes."""
-    seen = color
-    while not enough(seen):
-        channels = (seen.red(), seen.green(), seen.blue())
-        moved = QColor(*(min(255, round(c * factor)) for c in channels))
-        if moved == seen:
-            break
-        seen = moved
-    return seen
-
-
-_LIGHTER = 1.04
-_DARKER = 1 / _LIGHTER
-
 _ACCENT_GROUND = QColor("#FFFFFF")
 _OVERFLOW = QColor("#D93025")
-
-#: kind: light fill, edge, ink; dark ones; pattern, tile, alpha; whether its lines take the ink (light, dark).
-_KINDS: dict[BufferKind, tuple[tuple[str, str, str], tuple[str, str, str], Pattern, int, float, tuple[bool, bool]]] = {
-    BufferKind.OTHER_PROCESSES: (
-        ("#C9CED6", "#646E7B", "#1F242B"),
-        ("#5A616B", "#A3ACB8", "#FFFFFF"),
-        Pattern.DIAGONAL,
-        6,
-        0.75,
-        (False, False),
-    ),
-    BufferKind.OVERHEAD: (
-        ("#6B7684", "#4A5563", "#FFFFFF"),
-        ("#98A2AF", "#C3CBD5", "#15181C"),
-        Pattern.NONE,
-        0,
-        0.0,
-        (False, False),
-    ),
-    BufferKind.MODEL: (
-        ("#2F67B1", "#1E4A86", "#FFFFFF"),
-        ("#5A93DE", "#9CC2F2", "#0B1626"),
-        Pattern.NONE,
-        0,
-        0.0,
-        (False, False),
-    ),
-    BufferKind.KV: (
-        ("#F2A93B", "#9A5B00", "#2A1800"),
-        ("#F0AE4B", "#FFD79A", "#241500"),
-        Pattern.DOTS,
-        5,
-        0.45,
-        (False, False),
-    ),
-    BufferKind.RS: (
-        ("#52AF9F", "#12665A", "#03201B"),
-        ("#278072", "#8FDCCD", "#FFFFFF"),
-        Pattern.HORIZONTAL,
-        4,
-        0.6,
-        (True, True),
-    ),
-    BufferKind.COMPUTE: (
-        ("#BFA2DE", "#6F4A9A", "#26113F"),
-        ("#A98BD0", "#D9C8F2", "#1B0A30"),
-        Pattern.VERTICAL,
-        4,
-        0.55,
-        (False, False),
-    ),
-    BufferKind.OUTPUT: (
-        ("#94345F", "#5E1538", "#FFFFFF"),
-        ("#EDA9C8", "#FBDCEA", "#35091E"),
-        Pattern.GRID,
-        5,
-        0.5,
-        (True, False),
-    ),
-}
-
-
-def _kind_style(kind: BufferKind, dark: bool) -> KindStyle:
-    light_names, dark_names, pattern, tile, alpha, takes_ink = _KINDS[kind]
-    fill, edge, ink = (QColor(name) for name in (dark_names if dark else light_names))
-    return KindStyle(fill, edge, ink, pattern, tile, with_alpha(ink if takes_ink[dark] else edge, alpha))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,17 +141,17 @@ def _theme(_cache_key: int) -> Theme:
 
 
 def _derive(palette: QPalette) -> Theme:
-    ground = palette.color(QPalette.ColorRole.Window)
     canvas = palette.color(QPalette.ColorRole.Base)
     ink = palette.color(QPalette.ColorRole.WindowText)
+    ground = _apart(palette.color(QPalette.ColorRole.Window), canvas, ink)
     accent = palette.color(QPalette.ColorRole.Accent)
     dark = luminance(ink) > luminance(ground)
 
     def pick(light: float, dark_value: float) -> float:
         return dark_value if dark else light
 
-    accent_fill = _until(accent, _DARKER, lambda c: contrast(c, _ACCENT_GROUND) >= _TEXT_CONTRAST)
-    accent_text = _until(accent, _LIGHTER if dark else _DARKER, lambda c: contrast(c, ground) >= _TEXT_CONTRAST)
+    accent_fill = until(accent, DARKER, lambda c: contrast(c, _ACCENT_GROUND) >= _TEXT_CONTRAST)
+    accent_text = until(accent, LIGHTER if dark else DARKER, lambda c: contrast(c, ground) >= _TEXT_CONTRAST)
     bad = QColor("#FF8F86" if dark else "#B3261E")
     warn = QColor("#F2BE5C" if dark else "#7A4F00")
     warn_fill = mix(QColor("#F2A93B"), canvas, pick(0.16, 0.18))
@@ -290,10 +161,10 @@ def _derive(palette: QPalette) -> Theme:
         ground=ground,
         canvas=canvas,
         ink=ink,
-        muted=_muted(ink, ground, pick(0.64, 0.68)),
+        muted=_seen(ink, ground, pick(0.64, 0.68), _MUTED_CONTRAST, ground),
         faint=mix(ink, ground, pick(0.45, 0.45)),
         hairline=mix(ink, ground, pick(0.15, 0.17)),
-        control_edge=mix(ink, ground, pick(0.43, 0.34)),
+        control_edge=_seen(ink, ground, pick(0.43, 0.34), _EDGE_CONTRAST, canvas),
         control_hover=mix(ink, canvas, 0.05),
         control_pressed=mix(ink, canvas, 0.11),
         ground_hover=mix(ink, ground, 0.07),
@@ -313,14 +184,19 @@ def _derive(palette: QPalette) -> Theme:
         warn_fill=warn_fill,
         redaction=warn_fill if dark else QColor("#FBE7C3"),
         redaction_ink=warn if dark else QColor("#4A3000"),
-        kinds={kind: _kind_style(kind, dark) for kind in BufferKind},
+        kinds={kind: kind_style(kind, dark) for kind in BufferKind},
         overflow=KindStyle(overflow_fill, bad, bad, Pattern.HATCH, 8, bad),
     )
 
 
-def _muted(ink: QColor, ground: QColor, parts: float) -> QColor:
+def _apart(ground: QColor, canvas: QColor, ink: QColor) -> QColor:
+    # GNOME gives both one colour, and the panels would lie on the chart without an edge.
+    return ground if contrast(ground, canvas) >= _GROUND_CONTRAST else mix(ink, canvas, _GROUND_SHADE)
+
+
+def _seen(ink: QColor, ground: QColor, parts: float, least: float, behind: QColor) -> QColor:
     # A palette of little contrast has less to give away.
-    while parts < 1 and contrast(mix(ink, ground, parts), ground) < _MUTED_CONTRAST:
+    while parts < 1 and contrast(mix(ink, ground, parts), behind) < least:
         parts += 0.04
     return mix(ink, ground, min(parts, 1.0))
 

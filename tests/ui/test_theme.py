@@ -6,8 +6,9 @@ from PySide6.QtGui import QColor, QIcon, QPalette
 from PySide6.QtWidgets import QApplication, QPushButton
 
 from kvstudio.budget.values import BufferKind
-from kvstudio.ui import icons, theme
-from kvstudio.ui.theme import Pattern, Theme
+from kvstudio.ui import colours, icons, theme
+from kvstudio.ui.kinds import Pattern
+from kvstudio.ui.theme import Theme
 
 
 def palette(window: str, base: str, text: str, accent: str = "#308CC6") -> QPalette:
@@ -24,29 +25,41 @@ def palette(window: str, base: str, text: str, accent: str = "#308CC6") -> QPale
 
 LIGHT = palette("#EFEFEF", "#FFFFFF", "#000000")
 DARK = palette("#323232", "#242424", "#F0F0F0")
+#: As GNOME gives it: panels and canvas in one colour.
+FLAT = palette("#FAF9F8", "#FAF9F8", "#2E3436")
 SANDY = palette("#F5ECD8", "#FFF9EC", "#2B2416", "#C77800")
 
 
-@pytest.mark.parametrize("colours", [LIGHT, DARK, SANDY], ids=["light", "dark", "sandy"])
-def test_text_can_be_read_on_what_it_stands_on(colours):
-    roles = Theme.of(colours)
-    assert theme.contrast(roles.muted, roles.ground) >= 5.5
-    assert theme.contrast(roles.accent_text, roles.ground) >= 4.5
-    assert theme.contrast(roles.on_accent, roles.accent_fill) >= 4.6
-    assert theme.contrast(roles.muted, roles.selected_fill) >= 4.5
+@pytest.mark.parametrize("given", [LIGHT, DARK, SANDY, FLAT], ids=["light", "dark", "sandy", "flat"])
+def test_text_can_be_read_on_what_it_stands_on(given):
+    roles = Theme.of(given)
+    assert colours.contrast(roles.muted, roles.ground) >= 5.5
+    assert colours.contrast(roles.accent_text, roles.ground) >= 4.5
+    assert colours.contrast(roles.on_accent, roles.accent_fill) >= 4.6
+    assert colours.contrast(roles.muted, roles.selected_fill) >= 4.5
     for name in ("bad", "good", "warn"):
         ink, fill = roles.state(name)
-        assert theme.contrast(ink, fill) >= 4.5, name
+        assert colours.contrast(ink, fill) >= 4.5, name
     for kind, style in roles.kinds.items():
-        assert theme.contrast(style.ink, style.fill) >= 4.5, kind
+        assert colours.contrast(style.ink, style.fill) >= 4.5, kind
 
 
-@pytest.mark.parametrize("colours", [LIGHT, DARK], ids=["light", "dark"])
-def test_an_edge_can_be_seen_on_the_canvas(colours):
-    roles = Theme.of(colours)
-    assert theme.contrast(roles.control_edge, roles.canvas) >= 3
+@pytest.mark.parametrize("given", [LIGHT, DARK, FLAT], ids=["light", "dark", "flat"])
+def test_an_edge_can_be_seen_on_the_canvas(given):
+    roles = Theme.of(given)
+    assert colours.contrast(roles.control_edge, roles.canvas) >= 3
     for kind, style in roles.kinds.items():
-        assert theme.contrast(style.edge, roles.canvas) >= 4.9, kind
+        assert colours.contrast(style.edge, roles.canvas) >= 4.9, kind
+
+
+@pytest.mark.parametrize("given", [LIGHT, DARK, SANDY, FLAT], ids=["light", "dark", "sandy", "flat"])
+def test_panels_stand_out_from_the_canvas(given):
+    roles = Theme.of(given)
+    assert colours.contrast(roles.ground, roles.canvas) >= 1.1
+
+
+def test_a_palette_that_tells_them_apart_keeps_its_ground():
+    assert Theme.of(SANDY).ground == QColor("#F5ECD8")
 
 
 def test_dark_is_told_from_the_palette_alone():

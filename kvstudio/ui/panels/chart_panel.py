@@ -13,12 +13,13 @@ from kvstudio.budget.values import Budget, BufferKind, Provenance
 from kvstudio.ui import text
 from kvstudio.ui.models.budget_table import BudgetTableModel
 from kvstudio.ui.theme import Space, Step, Weight
-from kvstudio.ui.widgets.basic import Chip, Label, SegmentedSwitch, Surface, show
+from kvstudio.ui.widgets.basic import Chip, Label, Surface, show
 from kvstudio.ui.widgets.budget_bars import BudgetBars
 from kvstudio.ui.widgets.context_page import ContextPage
 from kvstudio.ui.widgets.fix_rows import FixRows
 from kvstudio.ui.widgets.legend import Legend, kinds_of
 from kvstudio.ui.widgets.quiet_table import QuietTable
+from kvstudio.ui.widgets.segmented import SegmentedSwitch
 from kvstudio.ui.widgets.verdict_card import VerdictCard
 
 BARS, TABLE, CONTEXT = "bars", "table", "context"

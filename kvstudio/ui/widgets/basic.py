@@ -2,14 +2,12 @@
 
 import html
 
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QColor,
     QFont,
     QFontMetrics,
-    QKeyEvent,
     QPainter,
-    QPainterPath,
     QPaintEvent,
     QPalette,
     QPen,
@@ -17,8 +15,6 @@ from PySide6.QtGui import (
     QResizeEvent,
 )
 from PySide6.QtWidgets import (
-    QAbstractButton,
-    QButtonGroup,
     QFrame,
     QLabel,
     QPushButton,
@@ -59,8 +55,12 @@ class Label(QLabel):
         self._role = role
         self._colour()
 
+    def _ink(self) -> QColor:
+        colour: QColor = getattr(Theme.current(), self._role)
+        return colour
+
     def _colour(self) -> None:
-        wanted = getattr(Theme.current(), self._role)
+        wanted = self._ink()
         if self.palette().color(QPalette.ColorRole.WindowText) != wanted:
             palette = self.palette()
             palette.setColor(QPalette.ColorRole.WindowText, wanted)
@@ -68,6 +68,7 @@ class Label(QLabel):
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
+        # Qt sends one while the label is still being made.
         if event.type() == QEvent.Type.PaletteChange and hasattr(self, "_role"):
             self._colour()
 
@@ -146,7 +147,7 @@ def plain_tooltip(text: str) -> str:
     return "<qt>{}</qt>".format("<br>".join(lines))
 
 
-class Chip(QLabel):
+class Chip(Label):
     """A word on a tinted patch. `kind`: neutral, good, bad, warn, accent, redaction."""
 
     _MARGIN = 8
@@ -160,18 +161,15 @@ class Chip(QLabel):
         weight: QFont.Weight = Weight.Medium,
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
-        self.setTextFormat(Qt.TextFormat.PlainText)
-        font = theme.mono(Step.SMALL) if mono else theme.font(Step.SMALL, weight)
-        font.setStrikeOut(strike)
-        self.setFont(font)
+        self._kind = kind
+        super().__init__(text, Step.SMALL, Weight.Normal if mono else weight, mono=mono, parent=parent)
+        if strike:
+            font = self.font()
+            font.setStrikeOut(True)
+            self.setFont(font)
         self.setContentsMargins(self._MARGIN, 3, self._MARGIN, 3)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self.setFixedHeight(22)
-        self.setForegroundRole(QPalette.ColorRole.WindowText)
-        self._kind = kind
-        self._colour()
-        self.setText(text)
 
     def show_chip(self, text: str, kind: str) -> None:
         """Another word and state."""
@@ -190,17 +188,8 @@ class Chip(QLabel):
             return current.redaction_ink, current.redaction
         return current.state(self._kind)
 
-    def _colour(self) -> None:
-        wanted = self._colours()[0]
-        if self.palette().color(QPalette.ColorRole.WindowText) != wanted:
-            palette = self.palette()
-            palette.setColor(QPalette.ColorRole.WindowText, wanted)
-            self.setPalette(palette)
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "_kind"):
-            self._colour()
+    def _ink(self) -> QColor:
+        return self._colours()[0]
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -255,12 +244,15 @@ class Rule(QWidget):
 
 
 class Surface(QWidget):
-    """A plain area: `canvas` (charts, logs) or ground; both straight from the palette."""
+    """A plain area: `canvas` (charts, logs) or ground."""
 
     def __init__(self, canvas: bool = False, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setAutoFillBackground(True)
-        self.setBackgroundRole(QPalette.ColorRole.Base if canvas else QPalette.ColorRole.Window)
+        self._canvas = canvas
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        current = Theme.current()
+        QPainter(self).fillRect(event.rect(), current.canvas if self._canvas else current.ground)
 
 
 class Card(QFrame):
@@ -336,123 +328,3 @@ def icon_button(icon_name: str, text: str, parent: QWidget | None = None, name: 
     button.setFixedSize(Size.CONTROL, Size.CONTROL)
     button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
     return button
-
-
-class _Segment(QAbstractButton):
-    """One choice of a SegmentedSwitch; corners are round only at the ends."""
-
-    _PADDING = 18
-
-    stepped = Signal(int)
-
-    def __init__(self, text: str, first: bool, last: bool, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setText(text)
-        self.setCheckable(True)
-        self._first, self._last = first, last
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        steps = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
-        if event.key() in steps:
-            self.stepped.emit(steps[Qt.Key(event.key())])
-        else:
-            super().keyPressEvent(event)
-
-    def sizeHint(self) -> QSize:
-        metrics = QFontMetrics(theme.font(Step.BODY, Weight.DemiBold))
-        return QSize(metrics.horizontalAdvance(self.text()) + 2 * self._PADDING, Size.CONTROL)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        current = Theme.current()
-        checked, enabled = self.isChecked(), self.isEnabled()
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        edge = (current.accent_text if checked else current.control_edge) if enabled else current.hairline
-        width = 2.0 if self.hasFocus() and enabled else 1.0
-        painter.setPen(QPen(current.accent_text if width > 1 else edge, width))
-        painter.setBrush(
-            current.checked_fill
-            if checked
-            else current.control_hover
-            if self.underMouse() and enabled
-            else current.canvas
-        )
-        half = width / 2
-        box = QRectF(self.rect()).adjusted(half, half, -half, -half)
-        painter.drawPath(_rounded(box, self._first, self._last))
-        painter.setFont(theme.font(Step.BODY, Weight.DemiBold if checked else Weight.Normal))
-        painter.setPen(current.ink if enabled else current.faint)
-        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, self.text())
-
-
-def _rounded(box: QRectF, left: bool, right: bool) -> QPainterPath:
-    radius = float(Radius.FIELD)
-    path = QPainterPath()
-    path.setFillRule(Qt.FillRule.WindingFill)
-    path.addRoundedRect(box, radius, radius)
-    if not left:
-        path.addRect(QRectF(box.left(), box.top(), radius, box.height()))
-    if not right:
-        path.addRect(QRectF(box.right() - radius, box.top(), radius, box.height()))
-    return path.simplified()
-
-
-class SegmentedSwitch(QWidget):
-    """One of a few views. `picked` carries the key of the choice; keys and words are given as pairs."""
-
-    picked = Signal(str)
-
-    def __init__(self, choices: tuple[tuple[str, str], ...], parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
-        self._group = QButtonGroup(self)
-        last = len(choices) - 1
-        self._buttons = {key: _Segment(words, i == 0, i == last, self) for i, (key, words) in enumerate(choices)}
-        for key, button in self._buttons.items():
-            button.setObjectName(key)
-            self._group.addButton(button)
-            button.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-            button.stepped.connect(self._on_stepped)
-            button.toggled.connect(lambda on, key=key: self._on_toggled(key, on))
-        next(iter(self._buttons.values())).setChecked(True)
-
-    def current(self) -> str:
-        """The key that is chosen."""
-        return next(key for key, button in self._buttons.items() if button.isChecked())
-
-    def choose(self, key: str) -> None:
-        """Choose as if the user had."""
-        self._buttons[key].setChecked(True)
-
-    def set_choice_enabled(self, key: str, enabled: bool) -> None:
-        """Offer a choice or not."""
-        self._buttons[key].setEnabled(enabled)
-
-    def _on_stepped(self, step: int) -> None:
-        keys = [key for key, button in self._buttons.items() if button.isEnabled()]
-        at = keys.index(self.current()) + step
-        if 0 <= at < len(keys):
-            self.choose(keys[at])
-            self._buttons[keys[at]].setFocus()
-
-    def _on_toggled(self, key: str, on: bool) -> None:
-        # One stop in the tab order, as for radio buttons; the arrows move inside.
-        self._buttons[key].setFocusPolicy(Qt.FocusPolicy.StrongFocus if on else Qt.FocusPolicy.NoFocus)
-        if on:
-            self._buttons[key].raise_()
-            self.picked.emit(key)
-
-    def sizeHint(self) -> QSize:
-        widths = [button.sizeHint().width() for button in self._buttons.values()]
-        return QSize(sum(widths) - (len(widths) - 1), Size.CONTROL)
-
-    def minimumSizeHint(self) -> QSize:
-        return self.sizeHint()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        x = 0
-        for button in self._buttons.values():
-            # Neighbours share one edge; the chosen one is on top and shows its own.
-            button.setGeometry(x, 0, button.sizeHint().width(), Size.CONTROL)
-            x += button.width() - 1

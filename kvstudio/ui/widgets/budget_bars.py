@@ -21,7 +21,8 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from kvstudio.budget.values import Budget, BufferKind, Provenance
-from kvstudio.ui import icons, text, theme
+from kvstudio.ui import colours, icons, text, theme
+from kvstudio.ui.kinds import KindStyle, Pattern
 from kvstudio.ui.theme import Step, Theme, Weight
 from kvstudio.ui.widgets import bar_geometry as geometry
 from kvstudio.ui.widgets import patterns
@@ -137,7 +138,7 @@ class BudgetBars(QWidget):
         return {kind: text.kind_name(kind, short=True) for kind in BufferKind}
 
     def _label_font(self, ink: QColor) -> QFont:
-        light = theme.luminance(ink) > 0.5
+        light = colours.luminance(ink) > 0.5
         return theme.font(Step.SMALL, Weight.DemiBold if light else Weight.Medium)
 
     def _figures(self) -> float:
@@ -326,11 +327,11 @@ class BudgetBars(QWidget):
             tick = QRectF(row.capacity_x - 1, row.y - overhang, 2, BAR_HEIGHT + 2 * overhang)
             painter.fillRect(tick, current.ink)
 
-    def _paint_label(self, painter: QPainter, box: QRectF, words: str, style: theme.KindStyle) -> None:
+    def _paint_label(self, painter: QPainter, box: QRectF, words: str, style: KindStyle) -> None:
         painter.setFont(self._label_font(style.ink))
         width = QFontMetricsF(painter.font()).horizontalAdvance(words)
         start = box.left() + geometry.LABEL_PADDING
-        if style.pattern is not theme.Pattern.NONE:
+        if style.pattern is not Pattern.NONE:
             painter.fillRect(QRectF(start - 4, box.top() + 5, width + 8, box.height() - 10), style.fill)
         painter.setPen(style.ink)
         painter.drawText(QRectF(start, box.top(), width + 2, box.height()), Qt.AlignmentFlag.AlignVCenter, words)

@@ -19,7 +19,8 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from kvstudio.advise.by_context import N_CTX_STEP, ContextView
 from kvstudio.budget.values import BufferKind, DeviceBudget
-from kvstudio.ui import text, theme
+from kvstudio.ui import colours, text, theme
+from kvstudio.ui.kinds import KindStyle
 from kvstudio.ui.theme import Step, Theme, Weight
 from kvstudio.ui.widgets import bar_geometry, patterns
 from kvstudio.ui.widgets.basic import plain_tooltip
@@ -258,7 +259,7 @@ class ContextChart(QWidget):
         view: ContextView,
         low: list[float],
         high: list[float],
-        style: theme.KindStyle,
+        style: KindStyle,
         alpha: float,
     ) -> None:
         xs = [plot.x(p.n_ctx) for p in view.curves[0].points]
@@ -285,7 +286,7 @@ class ContextChart(QWidget):
             line = [QPointF(plot.x(p.n_ctx), plot.y(used_bytes(p.devices[plot.index]))) for p in curve.points]
             line[0].setX(plot.box.left())
             if i:
-                painter.setPen(QPen(theme.with_alpha(current.canvas, 0.6), width + 1.6))
+                painter.setPen(QPen(colours.with_alpha(current.canvas, 0.6), width + 1.6))
                 painter.drawPolyline(line)
             pen = QPen(current.ink, width, Qt.PenStyle.SolidLine, Qt.PenCapStyle.FlatCap)
             if dashes:

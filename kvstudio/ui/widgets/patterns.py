@@ -5,7 +5,7 @@ from functools import lru_cache
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPixmap
 
-from kvstudio.ui.theme import KindStyle, Pattern
+from kvstudio.ui.kinds import KindStyle, Pattern
 
 _HATCH_WIDTH = 2.2
 _DOT_RADIUS = 0.85

@@ -2,13 +2,13 @@
 
 import html
 
-from PySide6.QtCore import QEvent, QSize, Qt, Signal
-from PySide6.QtGui import QPalette, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from kvstudio.advise.verdict import Answer, Verdict
 from kvstudio.ui import text, theme
-from kvstudio.ui.theme import Step, Theme, Weight
+from kvstudio.ui.theme import Step, Weight
 from kvstudio.ui.widgets.basic import Card, Icon, Label, make_primary, push_button, show
 
 _LOOKS = {
@@ -19,18 +19,13 @@ _LOOKS = {
 }
 
 
-class FlaggedText(QLabel):
+class FlaggedText(Label):
     """Wrapped text whose typed parts are set in mono; everything else stays plain whatever it contains."""
 
     def __init__(self, step: Step = Step.BODY, role: str = "ink", parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(step=step, role=role, wrap=True, parent=parent)
         self.setTextFormat(Qt.TextFormat.RichText)
-        self.setWordWrap(True)
-        self.setForegroundRole(QPalette.ColorRole.WindowText)
-        self.setFont(theme.font(step))
-        self._step, self._role = step, role
         self._plain = ""
-        self._colour()
 
     def show_words(self, words: str, flags: tuple[str, ...] = ()) -> None:
         """Text and the parts of it that are typed."""
@@ -48,18 +43,6 @@ class FlaggedText(QLabel):
     def words(self) -> str:
         """The text without its marks."""
         return self._plain
-
-    def _colour(self) -> None:
-        wanted = getattr(Theme.current(), self._role)
-        if self.palette().color(QPalette.ColorRole.WindowText) != wanted:
-            palette = self.palette()
-            palette.setColor(QPalette.ColorRole.WindowText, wanted)
-            self.setPalette(palette)
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.PaletteChange and hasattr(self, "_role"):
-            self._colour()
 
 
 class VerdictCard(Card):

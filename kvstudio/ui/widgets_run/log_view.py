@@ -30,7 +30,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from kvstudio.runlog.values import LogLine
-from kvstudio.ui import theme
+from kvstudio.ui import colours, theme
 from kvstudio.ui.models.log_model import LogModel, Mark, Role, shown_text
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Size, Step, Theme, Weight
@@ -362,7 +362,8 @@ class LogView(QAbstractItemView):
             return
         current, gutter = Theme.current(), self.gutter()
         painter = QPainter(self.viewport())
-        painter.fillRect(QRect(0, 0, gutter, self.viewport().height()), theme.mix(current.ground, current.canvas, 0.6))
+        ground = colours.mix(current.ground, current.canvas, 0.6)
+        painter.fillRect(QRect(0, 0, gutter, self.viewport().height()), ground)
         if not model.rowCount() and self._empty_words:
             painter.setPen(current.muted)
             painter.setFont(theme.font(Step.SMALL))

@@ -7,7 +7,7 @@ from PySide6.QtGui import QFontMetrics, QHelpEvent, QHideEvent, QPainter, QPaint
 from PySide6.QtWidgets import QStyle, QToolTip, QWidget
 
 from kvstudio.runlog.values import Phase
-from kvstudio.ui import icons, theme
+from kvstudio.ui import colours, icons, theme
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Size, Step, Theme, Weight
 
@@ -228,7 +228,7 @@ class PhaseStrip(QWidget):
         painter.setBrush(Qt.BrushStyle.NoBrush)
         if state == "running":
             ring = QRectF(mark).adjusted(2, 2, -2, -2)
-            painter.setPen(QPen(theme.with_alpha(current.accent_text, 0.28), 2))
+            painter.setPen(QPen(colours.with_alpha(current.accent_text, 0.28), 2))
             painter.drawEllipse(ring)
             pen = QPen(current.accent_text, 2)
             pen.setCapStyle(Qt.PenCapStyle.RoundCap)

@@ -5,8 +5,9 @@ from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QCheckBox, QFrame, QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from kvstudio.report.values import Field, Redaction, Report
+from kvstudio.ui import colours
 from kvstudio.ui.text import tr
-from kvstudio.ui.theme import Space, Step, Theme, mix
+from kvstudio.ui.theme import Space, Step, Theme
 from kvstudio.ui.widgets.basic import (
     Chip,
     ElidedLabel,
@@ -115,7 +116,7 @@ class _TokenChip(Chip):
     def _colours(self) -> tuple[QColor, QColor]:
         if self.kind == "neutral":
             current = Theme.current()
-            return current.muted, mix(current.ink, current.ground, 0.09)
+            return current.muted, colours.mix(current.ink, current.ground, 0.09)
         return super()._colours()
 
 

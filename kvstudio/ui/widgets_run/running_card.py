@@ -4,7 +4,7 @@ from PySide6.QtCore import QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
-from kvstudio.ui import theme
+from kvstudio.ui import colours, theme
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Size, Space, Step, Theme, Weight
 from kvstudio.ui.widgets.basic import Label, Rule, SectionLabel, Surface, push_button
@@ -84,7 +84,7 @@ class MemoryTrace(QWidget):
         path = QPainterPath(line)
         path.lineTo(path.currentPosition().x(), plot.bottom())
         path.lineTo(plot.left() + plot.width() * points[0][0] / longest, plot.bottom())
-        painter.setBrush(theme.with_alpha(current.accent_fill, 0.22))
+        painter.setBrush(colours.with_alpha(current.accent_fill, 0.22))
         painter.drawPath(path)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(QPen(current.accent_text, 1.5))

@@ -4,7 +4,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QPalette
 
 from kvstudio.ui.theme import Theme
-from kvstudio.ui.widgets.basic import Chip, ElidedLabel, Label, SegmentedSwitch, icon_button, plain_tooltip
+from kvstudio.ui.widgets.basic import Chip, ElidedLabel, Label, icon_button, plain_tooltip
+from kvstudio.ui.widgets.segmented import SegmentedSwitch
 
 
 def test_the_switch_tells_which_view_was_picked(qtbot):
