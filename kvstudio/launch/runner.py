@@ -20,6 +20,10 @@ KILL_PATIENCE_S = 10.0
 #: How often orders, clocks and the cancel event are looked at.
 TICK_S = 0.05
 CHUNK_BYTES = 65536
+#: A program that logs line by line is read in gulps: waking for each line costs more than understanding it. One that
+#: says more than this at once is in a hurry and is not kept waiting.
+GULP_S = 0.02
+_LITTLE_BYTES = 8192
 
 
 class Runner:
@@ -205,29 +209,40 @@ class Runner:
         return child.poll(KILL_PATIENCE_S), True
 
     def _read(self, fd: int, log: KeptLog) -> None:
-        while chunk := self._next_chunk(fd):
+        wait = _waiting_for(fd)
+        while chunk := self._next_chunk(fd, wait):
             log.write(chunk)
-            if self._on_bytes is None or self._callback_error is not None:
-                continue
-            try:
-                self._on_bytes(chunk)
-            except Exception as error:  # keep draining, else the process blocks on its output; raised by wait()
-                self._callback_error = error
+            if self._on_bytes is not None and self._callback_error is None:
+                try:
+                    self._on_bytes(chunk)
+                except Exception as error:  # keep draining, else the process blocks on its output; raised by wait()
+                    self._callback_error = error
+            if len(chunk) < _LITTLE_BYTES:
+                self._draining.wait(GULP_S)
 
-    def _next_chunk(self, fd: int) -> bytes:
+    def _next_chunk(self, fd: int, wait: Callable[[int], bool]) -> bytes:
         """Bytes as they come, b"" at the end; after the process's end, what is still in the pipe and no more."""
-        if sys.platform != "win32":
-            import select
-
-            poll = select.poll()
-            poll.register(fd, select.POLLIN | select.POLLHUP)
-            while True:
-                last_look = self._draining.is_set()
-                if poll.poll(0 if last_look else 200):
-                    break
-                if last_look:
-                    return b""
+        while True:
+            last_look = self._draining.is_set()
+            if wait(0 if last_look else 200):
+                break
+            if last_look:
+                return b""
         try:
             return os.read(fd, CHUNK_BYTES)
         except OSError:
             return b""
+
+
+def _waiting_for(fd: int) -> Callable[[int], bool]:
+    """A question whether there is something to read, or the end, within so many milliseconds.
+
+    Windows cannot ask a pipe: there the read itself waits, and ends since the job takes every writer with it.
+    """
+    if sys.platform == "win32":
+        return lambda _: True
+    import select
+
+    poll = select.poll()
+    poll.register(fd, select.POLLIN | select.POLLHUP)
+    return lambda milliseconds: bool(poll.poll(milliseconds))

@@ -24,7 +24,10 @@ _SIDE = 64
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One request as it went. `tokens`: predicted ones, or values of an embedding; `prompt_tokens` evaluated ones."""
+    """One request as it went. `tokens`: predicted ones, or values of an embedding; `prompt_tokens` evaluated ones.
+
+    `broken`: the connection ended without an answer, as when the server dies.
+    """
 
     ok: bool
     endpoint: str
@@ -34,6 +37,7 @@ class Reply:
     prompt_tokens: int = 0
     text: str = ""
     timed_out: bool = False
+    broken: bool = False
 
 
 def endpoint_for(embeddings: bool | None, reranking: bool | None, pooling: str | None) -> str:
@@ -78,7 +82,8 @@ def picture_url() -> str:
 def read_reply(endpoint: str, answer: Answer, seconds: float) -> Reply:
     """Whether an answer holds what was asked for."""
     if not answer.ok:
-        return Reply(False, endpoint, seconds, answer.says, timed_out=answer.timed_out)
+        broken = answer.status is None and not answer.timed_out
+        return Reply(False, endpoint, seconds, answer.says, timed_out=answer.timed_out, broken=broken)
     body = answer.body
     if endpoint == EMBEDDING:
         return _embedding_reply(body, seconds)

@@ -36,6 +36,8 @@ OnSample = Callable[[MemorySample], None]
 TICK_S = 0.05
 #: A trace keeps at most this many points: then every second one is dropped and sampling slows down.
 MAX_SAMPLES = 2000
+#: A server that breaks a connection is dying; so long it may take to be gone by itself, for that is how it ended.
+OWN_END_S = 2.0
 #: How long the requests thread may take to notice that the server is gone.
 JOIN_S = 10.0
 _PORT_TAKEN = ("couldn't bind", "address already in use", "Address already in use")
@@ -96,6 +98,7 @@ class _Launch:
         self._samples: list[MemorySample] = []
         self._sample_s = options.sample_s
         self._next_sample = 0.0
+        self._talked_at = 0.0
         self._resident: memory.Resident | None = None
         self._counter = memory.counter_for(machine)
         self._used_before = dict(self._counter())
@@ -127,7 +130,7 @@ class _Launch:
                 while self._runner.wait(TICK_S) is None:
                     self._show(on_lines, on_phase)
                     self._take_sample(on_sample)
-                    if self._conversation.talk.done and not self._options.keep_running:
+                    if self._may_stop():
                         self._runner.stop()
                 self._watch.close()
                 self._show(on_lines, on_phase)
@@ -140,6 +143,15 @@ class _Launch:
         run = self._finish(end)
         self._show(on_lines, on_phase)
         return run, run.outcome is RunOutcome.FAILED and self._port_taken()
+
+    def _may_stop(self) -> bool:
+        """Whether all was asked, and the server is not about to end by itself."""
+        talk = self._conversation.talk
+        if not talk.done or self._options.keep_running:
+            return False
+        self._talked_at = self._talked_at or self._runner.seconds
+        dying = any(reply.broken for reply in talk.replies)
+        return not dying or self._runner.seconds - self._talked_at > OWN_END_S
 
     def _on_phase_began(self, phase: Phase) -> None:
         waits = phase in (Phase.GENERATE, Phase.REPEAT)
