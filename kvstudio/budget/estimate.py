@@ -7,6 +7,7 @@ from functools import partial
 from kvstudio.budget import explain, failure, flash
 from kvstudio.budget.effective import resolve
 from kvstudio.budget.extras import (
+    NO_EXTRAS,
     Extras,
     adapter_buffers,
     control_vector_buffers,
@@ -32,7 +33,6 @@ from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
 
 HOST = "Host"
-_NO_EXTRAS = Extras()
 
 
 def estimate(
@@ -42,7 +42,7 @@ def estimate(
     host: Device | None = None,
     build: int | None = None,
     overhead: Mapping[str, int] | None = None,
-    extras: Extras = _NO_EXTRAS,
+    extras: Extras = NO_EXTRAS,
     after_fit: bool = False,
 ) -> Budget:
     """What this launch asks of each device and of the host, before `--fit` changes anything.
@@ -143,7 +143,7 @@ def _extra_buffers(
         where = place(extras.draft, resolved, devices, own)
         found += draft_context(all_buffers(extras.draft, resolved, where, own)[0])
     found += mtp_buffers(model, effective, placement, config)
-    found += projector_buffers(extras.projector, placement, config)
+    found += projector_buffers(extras.projector, placement, config, effective)
     return tuple(found)
 
 

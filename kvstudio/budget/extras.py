@@ -7,7 +7,9 @@ src/llama-adapter.cpp. llama.cpp's own memory breakdown counts none of this.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from kvstudio.budget import explain, graphs
+from kvstudio.budget import explain, graphs, projector
+from kvstudio.budget.compute.backend import Backend
+from kvstudio.budget.compute.simulate import backends_of
 from kvstudio.budget.kv import cache_buffers, cache_specs
 from kvstudio.budget.output import output_buffer_type, output_bytes
 from kvstudio.budget.placement_values import Placement
@@ -30,6 +32,9 @@ class Extras:
     draft: ModelInfo | None = None
     projector: Header | None = None
     adapters: tuple[Header, ...] = ()
+
+
+NO_EXTRAS = Extras()
 
 
 def mtp_buffers(
@@ -99,15 +104,50 @@ def draft_context(buffers: Iterable[Buffer]) -> list[Buffer]:
     return [replace(buffer, context=DRAFT, why=_why("Draft model", buffer.why)) for buffer in buffers]
 
 
-def projector_buffers(header: Header | None, placement: Placement, config: LaunchConfig) -> list[Buffer]:
-    """A vision or audio projector's weights; its compute buffer depends on the largest image."""
+def projector_buffers(
+    header: Header | None, placement: Placement, config: LaunchConfig, effective: EffectiveConfig
+) -> list[Buffer]:
+    """A vision or audio projector's weights, and the compute buffers of the image or sound it is warmed up with."""
     if header is None:
         return []
     n_bytes = sum(tensor.n_bytes for tensor in header.tensors)
     device = placement.devices[0] if placement.devices and config.mmproj_offload is not False else None
     name = CPU if device is None else placement.buffer_types[0]
     why = f"Projector: {len(header.tensors)} tensors, not padded."
-    return [Buffer(name, device, BufferKind.MODEL, n_bytes, Provenance.EXACT, why, PROJECTOR)]
+    weights = Buffer(name, device, BufferKind.MODEL, n_bytes, Provenance.EXACT, why, PROJECTOR)
+    if config.warmup is False:
+        return [weights]
+    backends = [_CPU_BACKEND] if device is None else [backends_of(placement, effective.build)[0], _CPU_BACKEND]
+    homes = ((name, device), (CPU, None))[-len(backends) :]
+    found = [weights]
+    for tower in projector.towers(header):
+        sizes = projector.compute_bytes(header, tower, backends, config.flash_attn != "off", effective.build)
+        found += _tower_buffers(tower, homes, sizes)
+    return found
+
+
+_CPU_BACKEND = Backend(CPU, CPU, CPU_ALIGNMENT, None, offloads=False, reorders=False)
+
+
+def _tower_buffers(
+    tower: projector.Tower, homes: tuple[tuple[str, str | None], ...], sizes: list[int] | None
+) -> list[Buffer]:
+    """Compute buffers of one encoder; a single one of unknown size where its graph is not followed."""
+    if sizes is None:
+        name, device = homes[0]
+        why = f"Projector: the graph of a {tower.type or tower.kind} tower is not followed."
+        return [Buffer(name, device, BufferKind.COMPUTE, None, Provenance.UNKNOWN, why, PROJECTOR)]
+    if tower.kind == projector.VISION:
+        side = projector.warmup_side(tower)
+        what = f"an image of {side} x {side} pixels, which the start reserves for; a larger one asks for more"
+    else:
+        what = "30 seconds of sound, which the start reserves for"
+    why = f"Projector: the graph of {what}."
+    return [
+        Buffer(name, device, BufferKind.COMPUTE, size, Provenance.ESTIMATED, why, PROJECTOR)
+        for (name, device), size in zip(homes, sizes, strict=True)
+        if size
+    ]
 
 
 def adapter_buffers(headers: tuple[Header, ...], placement: Placement) -> list[Buffer]:
@@ -157,14 +197,16 @@ def control_vector_buffers(model: ModelInfo, placement: Placement, config: Launc
 
 
 def notes(config: LaunchConfig, extras: Extras) -> list[str]:
-    """Files that are part of the launch and were not counted."""
+    """Files and buffers that are part of the launch and were not counted."""
     uncounted = []
     if config.model_draft and extras.draft is None:
         uncounted.append(f"the draft model {config.model_draft} is not counted: it was not read.")
     if config.mmproj and extras.projector is None:
         uncounted.append(f"the projector {config.mmproj} is not counted: it was not read.")
-    if config.lora and not extras.adapters:
+    if config.lora_paths and not extras.adapters:
         uncounted.append("the LoRA adapters are not counted: they were not read.")
+    if config.mmproj and extras.projector is not None and config.warmup is False:
+        uncounted.append("the projector's compute buffers come with the first image, since there is no warm-up.")
     return uncounted
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from kvstudio.budget.effective import resolve
 from kvstudio.budget.estimate import estimate
 from kvstudio.budget.explain import FIT_TARGET_MIB
+from kvstudio.budget.extras import NO_EXTRAS, PROJECTOR, Extras
 from kvstudio.budget.fit_values import FitResult
 from kvstudio.budget.values import Budget, DeviceBudget
 from kvstudio.devices.values import Device
@@ -36,6 +37,7 @@ def fit(
     build: int | None = None,
     overhead: Mapping[str, int] | None = None,
     typed: Budget | None = None,
+    extras: Extras = NO_EXTRAS,
 ) -> FitResult:
     """The settings llama.cpp ends with, given the memory that is free on the devices, and what they ask for.
 
@@ -48,7 +50,7 @@ def fit(
         return FitResult("blocked", "--fit does nothing with -sm tensor.", config)
     if typed is not None and _clearly_fits(typed, config):
         return FitResult("unchanged", _FITS, config)
-    work = _Fitter(model, config, devices, host, build)
+    work = _Fitter(model, config, devices, host, build, extras)
     if work.unknown:
         return FitResult("unknown", "the free memory of a device is not known.", config)
     try:
@@ -58,7 +60,7 @@ def fit(
         status, why = "blocked", str(blocked)
     after = work.config
     changes = tuple((name, getattr(after, name)) for name in _FITTED if getattr(after, name) != getattr(config, name))
-    budget = estimate(model, after, devices, host, build, overhead, after_fit=True) if changes else None
+    budget = estimate(model, after, devices, host, build, overhead, extras, after_fit=True) if changes else None
     return FitResult(status, why, after, changes, budget)
 
 
@@ -132,6 +134,7 @@ class _Fitter:
         devices: tuple[Device, ...],
         host: Device | None,
         build: int | None,
+        extras: Extras,
     ) -> None:
         self._model, self._devices, self._host, self._build = model, devices, host, build
         self.config = config
@@ -146,7 +149,18 @@ class _Fitter:
         self._typed = config
         self._is_moe = model.n_expert > 0
         self._n_slots = model.n_layer + (model.n_layer_nextn if first.config.load_mtp else 0)
-        self._margins = _margins(config, max(1, len(names)))
+        self._margins = self._with_projector(_margins(config, max(1, len(names))), extras)
+
+    def _with_projector(self, margins: list[int], extras: Extras) -> list[int]:
+        """A projector is loaded after the fit, which keeps its memory free beside the margin."""
+        if extras.projector is None or not self._names:
+            return margins
+        whole = estimate(self._model, self._typed, self._devices, self._host, self._build, extras=extras)
+        held = [
+            sum(b.bytes or 0 for b in whole.buffers if b.context == PROJECTOR and b.device == name)
+            for name in self._names
+        ]
+        return [margin + more for margin, more in zip(margins, held, strict=True)]
 
     def _measure(self, config: LaunchConfig) -> Budget:
         """A dry run: nothing is mapped."""

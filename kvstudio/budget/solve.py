@@ -6,6 +6,7 @@ from typing import Any
 
 from kvstudio.budget.effective import resolve
 from kvstudio.budget.estimate import estimate
+from kvstudio.budget.extras import NO_EXTRAS, Extras
 from kvstudio.budget.values import Budget
 from kvstudio.devices.values import Device
 from kvstudio.launch.config import LaunchConfig
@@ -26,11 +27,12 @@ class Launch:
     host: Device | None = None
     build: int | None = None
     overhead: Mapping[str, int] | None = None
+    extras: Extras = NO_EXTRAS
 
     def budget(self, **changes: Any) -> Budget:
         """The budget with some settings changed."""
         config = self.config.evolve(**changes)
-        return estimate(self.model, config, self.devices, self.host, self.build, self.overhead)
+        return estimate(self.model, config, self.devices, self.host, self.build, self.overhead, self.extras)
 
 
 def largest_n_ctx(launch: Launch, beyond_trained: bool = False) -> int | None:

@@ -54,10 +54,12 @@ def budget_of(case: Case) -> Budget | None:
     if case.model is None:
         return None
     from kvstudio.budget.estimate import estimate
+    from kvstudio.budget.extra_files import read_extras
 
     host = case.machine.host if case.machine is not None else None
     learned = learned_overhead(case)
-    budget = estimate(case.model, case.config, case.chosen_devices, host=host, build=build_of(case), overhead=learned)
+    extras = read_extras(case.config)
+    budget = estimate(case.model, case.config, case.chosen_devices, host, build_of(case), learned, extras)
     run = _measuring_run(case)
     if run is not None:
         return measured(budget, run)
@@ -86,12 +88,12 @@ def fit_of(case: Case) -> "FitResult | None":
     """What llama.cpp's own `-fit` would change before it loads; None without a model."""
     if case.model is None or case.config.fit is False:
         return None
+    from kvstudio.budget.extra_files import read_extras
     from kvstudio.budget.fit import fit
 
     host = case.machine.host if case.machine is not None else None
-    return fit(
-        case.model, case.config, case.chosen_devices, host, build_of(case), learned_overhead(case), typed=case.budget
-    )
+    learned, extras = learned_overhead(case), read_extras(case.config)
+    return fit(case.model, case.config, case.chosen_devices, host, build_of(case), learned, case.budget, extras)
 
 
 def context_view(case: Case) -> "ContextView":
@@ -99,20 +101,21 @@ def context_view(case: Case) -> "ContextView":
     from kvstudio.advise.by_context import by_context
     from kvstudio.advise.choices import choices
     from kvstudio.budget.estimate import estimate
+    from kvstudio.budget.extra_files import read_extras
 
     assert case.model is not None and case.budget is not None
     model = case.model
     host = case.machine.host if case.machine is not None else None
-    build, learned = build_of(case), learned_overhead(case)
+    build, learned, extras = build_of(case), learned_overhead(case), read_extras(case.config)
 
     def at(config: LaunchConfig) -> Budget:
-        return estimate(model, config, case.chosen_devices, host=host, build=build, overhead=learned)
+        return estimate(model, config, case.chosen_devices, host, build, learned, extras)
 
     def largest(config: LaunchConfig, devices: tuple[Device, ...] | None) -> int | None:
         from kvstudio.budget.solve import Launch, largest_n_ctx
 
         used, known = (case.chosen_devices, learned) if devices is None else (devices, None)
-        return largest_n_ctx(Launch(model, config, used, host, build, known), beyond_trained=True)
+        return largest_n_ctx(Launch(model, config, used, host, build, known, extras), beyond_trained=True)
 
     view = by_context(at, case.config, case.budget, model.n_ctx_train, largest)
     return replace(view, choices=choices(at, case.config, case.budget, model.n_ctx_train))

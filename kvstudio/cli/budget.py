@@ -4,7 +4,6 @@ import argparse
 from typing import Any
 
 from kvstudio.advise.verdict import Verdict, verdict
-from kvstudio.budget.estimate import estimate
 from kvstudio.budget.fit import fit
 from kvstudio.budget.fit_values import FitResult
 from kvstudio.budget.json import to_json
@@ -31,10 +30,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     inputs = gather(args)
-    budget = estimate(
-        inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build, overhead=inputs.overhead
+    launch = inputs.launch
+    budget = launch.budget()
+    fitted = fit(
+        launch.model, launch.config, launch.devices, launch.host, launch.build, launch.overhead, budget, launch.extras
     )
-    fitted = fit(inputs.model, inputs.config, inputs.devices, inputs.host, inputs.build, inputs.overhead, typed=budget)
     if args.json:
         emit_json({**to_json(inputs.model, budget), "fit": fit_json(fitted)})
     else:

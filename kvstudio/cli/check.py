@@ -3,7 +3,6 @@
 import argparse
 from dataclasses import asdict
 
-from kvstudio.budget.estimate import estimate
 from kvstudio.cli.inputs import gather
 from kvstudio.cli.output import DOES_NOT_FIT, DONE, Progress, emit, emit_json, message, table
 from kvstudio.cli.running import need_binary
@@ -22,9 +21,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     inputs = gather(args, need_binary=True)
     binary = need_binary(inputs)
-    budget = estimate(
-        inputs.model, inputs.config, inputs.devices, host=inputs.host, build=inputs.build, overhead=inputs.overhead
-    )
+    budget = inputs.launch.budget()
     cache = None if args.again else OracleCache(data_dir() / "checks")
     progress = Progress()
     progress.show(f"{binary.title} measures without allocating\u2026")

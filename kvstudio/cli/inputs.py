@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from kvstudio.budget.extra_files import read_extras
+from kvstudio.budget.solve import Launch
 from kvstudio.case import overhead, programs
 from kvstudio.cli.output import message
 from kvstudio.devices.probe import probe
@@ -39,6 +41,13 @@ class Inputs:
     binary: Binary | None
     build: int | None
     overhead: Mapping[str, int] | None = None
+
+    @property
+    def launch(self) -> Launch:
+        """All of it with the launch's other files (draft model, projector, adapters), to be estimated or solved."""
+        return Launch(
+            self.model, self.config, self.devices, self.host, self.build, self.overhead, read_extras(self.config)
+        )
 
 
 def add_device_options(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     inputs = gather(args)
-    launch = Launch(inputs.model, inputs.config, inputs.devices, inputs.host, inputs.build, inputs.overhead)
+    launch = inputs.launch
     best = SOLVERS[args.variable](launch)
     budget = launch.budget(**{args.variable: best}) if best is not None else None
     if args.json:
