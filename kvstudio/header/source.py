@@ -174,9 +174,7 @@ def _open(path: str) -> io.FileIO:
             )
         return io.FileIO(path, "rb")
     except FileNotFoundError as problem:
-        raise HeaderError(
-            f"{path}: at byte 0, expected a GGUF file, found no such file.", "Check the path."
-        ) from problem
+        raise HeaderError(f"{path}: there is no such file.", "Check the path.") from problem
     except PermissionError as problem:
         says = f"{path}: at byte 0, expected a GGUF file, but reading it is not permitted."
         raise HeaderError(says, "Change the file's permissions.") from problem

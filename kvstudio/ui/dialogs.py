@@ -28,7 +28,7 @@ from kvstudio.oracle.values import OracleResult
 from kvstudio.ui import theme
 from kvstudio.ui.text import kind_name, tr
 from kvstudio.ui.theme import Space, Step, Weight
-from kvstudio.ui.widgets.basic import Label, SectionLabel
+from kvstudio.ui.widgets.basic import Label, SectionLabel, push_button
 from kvstudio.units import format_bytes, format_mib
 
 _OPEN_FILTER = "Models, logs and cases (*.gguf *.log *.txt *{});;All files (*)"
@@ -101,10 +101,18 @@ class HelpDialog(QDialog):
         layout.addLayout(keys)
         layout.addSpacing(Space.S)
         layout.addWidget(Label(about_line(), Step.SMALL, role="muted", wrap=True))
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
-        buttons.rejected.connect(self.reject)
-        layout.addWidget(buttons)
-        self.setMinimumWidth(600)
+        layout.addWidget(_closing(self))
+        self.setMinimumWidth(theme.px(600))
+
+
+def _closing(dialog: QDialog, *others: QPushButton) -> QDialogButtonBox:
+    """The foot of a window that is only read: Close, and what else it offers."""
+    buttons = QDialogButtonBox()
+    for button in others:
+        buttons.addButton(button, QDialogButtonBox.ButtonRole.ActionRole)
+    buttons.addButton(push_button(tr("Close"), name="close"), QDialogButtonBox.ButtonRole.RejectRole)
+    buttons.rejected.connect(dialog.reject)
+    return buttons
 
 
 def about_line() -> str:
@@ -133,13 +141,9 @@ class DefectDialog(QDialog):
         self.field.setFont(theme.mono(Step.SMALL))
         self.field.setAccessibleName(tr("Details"))
         layout.addWidget(self.field, 1)
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
-        copy = QPushButton(tr("Copy"))
-        copy.setObjectName("copyDefect")
+        copy = push_button(tr("Copy"), "copy", name="copyDefect")
         copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(text))
-        buttons.addButton(copy, QDialogButtonBox.ButtonRole.ActionRole)
-        buttons.rejected.connect(self.reject)
-        layout.addWidget(buttons)
+        layout.addWidget(_closing(self, copy))
         self.resize(640, 360)
 
 
@@ -156,31 +160,31 @@ class WhyDialog(QDialog):
         layout.setContentsMargins(Space.XXL, Space.XL, Space.XXL, Space.L)
         layout.setSpacing(Space.M)
         layout.addWidget(Label(tr("What llama.cpp asks of {}, in its order").format(name), Step.TITLE, Weight.DemiBold))
-        grid = QGridLayout()
-        grid.setHorizontalSpacing(Space.XL)
-        grid.setVerticalSpacing(Space.XS)
-        grid.setColumnStretch(3, 1)
-        for column, words in enumerate((tr("Buffer"), tr("Asks for"), tr("Left after it"), tr("Because"))):
-            grid.addWidget(SectionLabel(words), 0, column)
-        for row, cells in enumerate(why_rows(budget, device), 1):
-            short = cells[2].startswith("-")
-            for column, words in enumerate(cells):
-                role = "bad" if short and column == 2 else ("muted" if column == 3 else "ink")
-                label = Label(tr("{} short").format(words[1:]) if short and column == 2 else words, role=role)
-                label.setWordWrap(column == 3)
-                if column in (1, 2):
-                    label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)
-                else:
-                    label.setAlignment(Qt.AlignmentFlag.AlignTop)
-                grid.addWidget(label, row, column)
-        layout.addLayout(grid)
+        layout.addLayout(_why_grid(why_rows(budget, device)))
         for note in budget.notes:
             layout.addWidget(Label(note, Step.SMALL, role="muted", wrap=True))
         layout.addStretch(1)
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
-        buttons.rejected.connect(self.reject)
-        layout.addWidget(buttons)
-        self.setMinimumWidth(720)
+        layout.addWidget(_closing(self))
+        self.setMinimumWidth(theme.px(720))
+
+
+def _why_grid(rows: tuple[tuple[str, str, str, str], ...]) -> QGridLayout:
+    grid = QGridLayout()
+    grid.setHorizontalSpacing(Space.XL)
+    grid.setVerticalSpacing(Space.XS)
+    grid.setColumnStretch(3, 1)
+    top, right = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop
+    for column, words in enumerate((tr("Buffer"), tr("Asks for"), tr("Left after it"), tr("Because"))):
+        grid.addWidget(SectionLabel(words), 0, column, right if column in (1, 2) else top)
+    for row, cells in enumerate(rows, 1):
+        short = cells[2].startswith("-")
+        for column, words in enumerate(cells):
+            role = "bad" if short and column == 2 else ("muted" if column == 3 else "ink")
+            label = Label(tr("{} short").format(words[1:]) if short and column == 2 else words, role=role)
+            label.setWordWrap(column == 3)
+            label.setAlignment(right if column in (1, 2) else top)
+            grid.addWidget(label, row, column)
+    return grid
 
 
 class CheckDialog(QDialog):
@@ -211,10 +215,8 @@ class CheckDialog(QDialog):
         for note in result.notes:
             layout.addWidget(Label(note[:1].upper() + note[1:], Step.SMALL, role="muted", wrap=True))
         layout.addStretch(1)
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
-        buttons.rejected.connect(self.reject)
-        layout.addWidget(buttons)
-        self.setMinimumWidth(640)
+        layout.addWidget(_closing(self))
+        self.setMinimumWidth(theme.px(640))
 
 
 def check_rows(result: OracleResult) -> tuple[tuple[tuple[str, ...], bool], ...]:
@@ -279,7 +281,9 @@ class ChooseDialog(QDialog):
         self.list.setCurrentRow(0)
         self.list.itemActivated.connect(lambda _: self.accept())
         layout.addWidget(self.list, 1)
-        buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Open | QDialogButtonBox.StandardButton.Cancel)
+        buttons = QDialogButtonBox()
+        buttons.addButton(push_button(tr("Cancel")), QDialogButtonBox.ButtonRole.RejectRole)
+        buttons.addButton(push_button(tr("Open"), "open", primary=True), QDialogButtonBox.ButtonRole.AcceptRole)
         buttons.accepted.connect(self.accept)
         buttons.rejected.connect(self.reject)
         layout.addWidget(buttons)

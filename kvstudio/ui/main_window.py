@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kvstudio.ui.work_page import WorkPage
 
 _FIRST_SIZE = (1280, 820)
-_LEAST_SIZE = (900, 600)
+_LEAST_SIZE = (1080, 640)
 _BUILD_AHEAD_MS = 400
 
 
@@ -61,7 +61,10 @@ class MainWindow(QMainWindow):
         self._shut = self._closing = False
         self.setWindowTitle("kvstudio")
         self.setAcceptDrops(True)
-        self.setMinimumSize(*_LEAST_SIZE)
+        screen = self.screen().availableGeometry()
+        self.setMinimumSize(
+            min(theme.px(_LEAST_SIZE[0]), screen.width()), min(theme.px(_LEAST_SIZE[1]), screen.height())
+        )
         self._work: WorkPage | None = None
         self._build()
         self._wire()
@@ -194,7 +197,8 @@ class MainWindow(QMainWindow):
         kept = self.preferences.geometry
         if kept is None or not self.restoreGeometry(kept):
             available = self.screen().availableGeometry()
-            self.resize(min(_FIRST_SIZE[0], available.width()), min(_FIRST_SIZE[1], available.height()))
+            width, height = (theme.px(length) for length in _FIRST_SIZE)
+            self.resize(min(width, available.width()), min(height, available.height()))
 
     # Wishes ------------------------------------------------------------------------------------------------------
 

@@ -42,7 +42,9 @@ def effective(field: str, budget: Budget | None, typed: object) -> str:
                 return tr("no device")
             return tr("{} of {}").format(*budget.offloaded_layers)
         case "tensor_split":
-            return " : ".join(str(n) for n in layer_counts(budget)) if len(budget.devices) > 1 else ""
+            counts = layer_counts(budget)
+            # Three and more would not fit with air between them.
+            return (" : " if len(counts) == 2 else ":").join(map(str, counts)) if len(counts) > 1 else ""
         case "flash_attn":
             return {True: "on", False: "off", None: ""}[config.flash_attn_on] if config.flash_attn == "auto" else ""
         case "n_batch" | "n_ubatch" | "cache_type_k" | "cache_type_v" | "split_mode":
@@ -144,5 +146,6 @@ def _layers(case: Case) -> tuple[str, str, str] | None:
     if typed is None or case.model is None or typed < 0:
         return None
     if typed and not case.chosen_devices:
-        return "n_gpu_layers", "warn", tr("No device is ticked: all layers stay on the CPU")
+        why = tr("No device is ticked") if case.devices else tr("No GPU was found")
+        return "n_gpu_layers", "warn", tr("{}: all layers stay on the CPU").format(why)
     return None

@@ -2,8 +2,9 @@
 
 SHEET = """
 QMainWindow, QDialog {{ background: {ground}; }}
+QScrollArea, QScrollArea > QWidget, QScrollArea > QWidget > QWidget {{ background: transparent; }}
 QPushButton {{ background: {canvas}; color: {ink}; border: 1px solid {control_edge}; border-radius: 5px;
-  padding: 5px 12px; min-height: 16px; }}
+  padding: 5px 12px; min-height: {button_line}; }}
 QPushButton:hover {{ background: {control_hover}; }}
 QPushButton:pressed, QPushButton:checked {{ background: {control_pressed}; }}
 QPushButton:disabled {{ color: {faint}; border-color: {hairline}; }}
@@ -15,19 +16,21 @@ QPushButton[primary="true"]:pressed {{ background: {primary_pressed}; }}
 QPushButton[primary="true"]:focus {{ border: 2px solid {ink}; }}
 QPushButton[primary="true"]:disabled {{ background: {control_pressed}; color: {faint}; border-color: {hairline}; }}
 QPushButton[link="true"] {{ background: transparent; color: {accent_text}; border: 1px solid transparent;
-  padding: 1px 3px; font-weight: 500; }}
+  border-radius: 3px; padding: 1px; font-weight: 500; }}
 QPushButton[link="true"]:hover {{ text-decoration: underline; }}
-QPushButton[link="true"]:focus {{ border: 2px solid {accent_text}; padding: 0px 2px; }}
+QPushButton[link="true"]:focus {{ border: 2px solid {accent_text}; padding: 0px; }}
 QPushButton[link="true"]:disabled {{ color: {faint}; }}
 QToolButton {{ background: transparent; color: {ink}; border: 1px solid transparent; border-radius: 5px;
   padding: 5px; }}
 QToolButton:hover {{ background: {ground_hover}; }}
 QToolButton:pressed, QToolButton:checked {{ background: {control_pressed}; }}
+QToolButton[disclosure="true"]:checked {{ background: transparent; }}
+QToolButton[disclosure="true"]:hover {{ background: {ground_hover}; }}
 QToolButton:focus {{ border: 2px solid {accent_text}; padding: 4px; }}
 QToolButton:disabled {{ color: {faint}; }}
 QToolButton::menu-indicator {{ image: none; width: 0; }}
 QComboBox {{ background: {canvas}; color: {ink}; border: 1px solid {control_edge}; border-radius: 5px;
-  padding: 3px 6px; min-height: 20px; max-height: 20px; }}
+  padding: 3px 6px; min-height: {line}; max-height: {line}; }}
 QComboBox:focus {{ border: 2px solid {accent_text}; padding: 2px 5px; }}
 QComboBox:disabled {{ color: {faint}; border-color: {hairline}; }}
 QComboBox::drop-down {{ border: none; width: 18px; }}
@@ -36,11 +39,11 @@ QComboBox QAbstractItemView {{ background: {canvas}; color: {ink}; border: 1px s
   selection-background-color: {checked_fill}; selection-color: {ink}; outline: none; }}
 QLineEdit, QPlainTextEdit[field="true"] {{ background: {canvas}; color: {ink}; border: 1px solid {control_edge};
   border-radius: 5px; padding: 3px 7px; selection-background-color: {accent_fill}; selection-color: {on_accent}; }}
-QLineEdit {{ min-height: 20px; max-height: 20px; placeholder-text-color: {muted}; }}
+QLineEdit {{ min-height: {line}; max-height: {line}; placeholder-text-color: {muted}; }}
 QLineEdit:focus, QPlainTextEdit[field="true"]:focus {{ border: 2px solid {accent_text}; padding: 2px 6px; }}
 QLineEdit:disabled {{ color: {faint}; border-color: {hairline}; }}
 QAbstractSpinBox {{ background: {canvas}; color: {ink}; border: 1px solid {control_edge}; border-radius: 5px;
-  padding: 3px 6px; min-height: 20px; max-height: 20px; selection-background-color: {accent_fill};
+  padding: 3px 6px; min-height: {line}; max-height: {line}; selection-background-color: {accent_fill};
   selection-color: {on_accent}; }}
 QAbstractSpinBox:focus {{ border: 2px solid {accent_text}; padding: 2px 5px; }}
 QAbstractSpinBox:disabled {{ color: {faint}; border-color: {hairline}; }}

@@ -46,14 +46,25 @@ class Radius:
     CHIP, FIELD, CARD, DROP = 4, 5, 6, 10
 
 
-class Size:
-    """Heights and widths the parts share."""
+class _Pixels:
+    """A length that is asked for by name and given as `px` makes it at that moment."""
 
-    TOOL_BAR, STRIP, FOOT = 48, 40, 60
-    CONTROL, LOG_ROW, LIST_ROW = 28, 20, 52
-    LEFT, LEFT_SMALL, SETTINGS, DIAGNOSIS, WIZARD_SIDE = 248, 232, 312, 344, 336
+    def __init__(self, pixels: int) -> None:
+        self._pixels = pixels
+
+    def __get__(self, _instance: object, _owner: type) -> int:
+        return px(self._pixels)
+
+
+class Size:
+    """Heights and widths the parts share, in pixels; they grow with the system's font."""
+
+    TOOL_BAR, STRIP, FOOT = _Pixels(48), _Pixels(40), _Pixels(60)
+    CONTROL, LOG_ROW, LIST_ROW = _Pixels(28), _Pixels(20), _Pixels(52)
+    LEFT, LEFT_SMALL, SETTINGS = _Pixels(248), _Pixels(232), _Pixels(312)
+    DIAGNOSIS, WIZARD_SIDE = _Pixels(344), _Pixels(336)
     #: Windows narrower or lower than this use the small forms.
-    SMALL_WIDTH, SMALL_HEIGHT = 1200, 760
+    SMALL_WIDTH, SMALL_HEIGHT = _Pixels(1200), _Pixels(760)
 
 
 class Step(Enum):
@@ -240,6 +251,18 @@ def _mono(name: str, _base_key: str, step: Step, weight: QFont.Weight) -> QFont:
     return _tabular(made)
 
 
+def px(pixels: int) -> int:
+    """A length of the pictures, drawn with a font of 13 px, for the font there is; a smaller font shrinks nothing."""
+    if QApplication.instance() is None:
+        return pixels
+    return round(pixels * _growth(QApplication.font().key()))
+
+
+@lru_cache(maxsize=8)
+def _growth(_base_key: str) -> float:
+    return max(1.0, QFontInfo(QApplication.font()).pixelSize() / _REFERENCE_FONT)
+
+
 def reduced_motion(widget: QWidget) -> bool:
     """Whether the platform asks for no animation."""
     return widget.style().styleHint(QStyle.StyleHint.SH_Widget_Animation_Duration, None, widget) == 0
@@ -308,6 +331,8 @@ def _names(theme: Theme) -> dict[str, str]:
         "knob": (mix(theme.ink, theme.canvas, 0.95) if theme.dark else theme.canvas).name(),
         "scroll": mix(theme.ink, theme.ground, 0.28).name(),
         "scheme": "dark" if theme.dark else "light",
+        "line": f"{px(20)}px",
+        "button_line": f"{px(16)}px",
         "primary_hover": mix(theme.ink if theme.dark else QColor("#000000"), theme.accent_fill, 0.12).name(),
         "primary_pressed": mix(QColor("#000000"), theme.accent_fill, 0.25).name(),
     }

@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
@@ -37,7 +37,10 @@ from kvstudio.work import task
 if TYPE_CHECKING:
     from kvstudio.ui.main_window import MainWindow
 
-_LOG_SHARE = 0.44
+#: Of the height, for a log beside a chart and for one without.
+_LOG_SHARE, _LOG_SHARE_ALONE = 0.44, 0.62
+#: From so many on bars and verdict leave no room for an idle run area.
+_MANY_DEVICES = 5
 DRY_RUN = "dry run"
 
 
@@ -48,7 +51,7 @@ class WorkPage(QWidget):
         super().__init__()
         self._store = window.store
         self._banner = window.banner
-        self._low = False
+        self._low = self._shared_by_hand = False
         self.model_panel = ModelPanel()
         self.devices_panel = DevicesPanel()
         self.chart = ChartPanel()
@@ -76,7 +79,8 @@ class WorkPage(QWidget):
         middle = QVBoxLayout(canvas)
         middle.setContentsMargins(0, 0, 0, 0)
         middle.setSpacing(0)
-        middle.addWidget(self.chart, 1)
+        # The command stays in sight however much the chart has to show.
+        middle.addWidget(_scroll(self.chart), 1)
         self._command_row = QVBoxLayout()
         self._command_row.addWidget(self.command)
         middle.addLayout(self._command_row)
@@ -86,11 +90,12 @@ class WorkPage(QWidget):
         row.setSpacing(0)
         row.addWidget(self._left)
         row.addWidget(Rule(vertical=True))
-        row.addWidget(_scroll(canvas), 1)
+        row.addWidget(canvas, 1)
         row.addWidget(Rule(vertical=True))
         row.addWidget(self.settings)
         self.splitter = _Splitter(Qt.Orientation.Vertical)
         self.splitter.setHandleWidth(1)
+        self.splitter.splitterMoved.connect(self._on_splitter)
         self.splitter.setChildrenCollapsible(False)
         self.splitter.addWidget(top)
         self.splitter.addWidget(self.run_panel)
@@ -144,6 +149,8 @@ class WorkPage(QWidget):
         def differs(*names: str) -> bool:
             return old is None or any(getattr(old, name) is not getattr(new, name) for name in names)
 
+        if old is not None and ((old.model is None) is not (new.model is None) or differs("chosen")):
+            self._give_room()
         if differs("model", "budget", "config"):
             self.model_panel.show_model(new.model, new.budget, new.config.model_path)
         if differs("machine", "what_if", "chosen"):
@@ -206,19 +213,29 @@ class WorkPage(QWidget):
         self._show_context()
 
     def _give_room(self) -> None:
-        """The view by context needs the height that an idle run area and a heading would take."""
-        by_context = self.chart.view() == CONTEXT
-        self.command.show_header(not self.run_panel.is_open and not by_context)
-        self.run_panel.fold(self._low or by_context)
+        """Curves, and bars of many devices, need the height that an idle run area and a heading would take."""
+        high = self.chart.view() == CONTEXT or len(self._store.case.chosen_devices) >= _MANY_DEVICES
+        self.command.show_header(not self.run_panel.is_open and not high)
+        self.run_panel.fold(self._low or high)
         self._share_height()
 
     def _share_height(self) -> None:
         """The run area gets what it asks for; above it the chart keeps the rest."""
-        whole = self.splitter.height()
+        whole = self.height()
         wanted = self.run_panel.sizeHint().height()
         if self.run_panel.is_open:
-            wanted = max(wanted, round(whole * _LOG_SHARE))
+            share = _LOG_SHARE if self._store.case.model is not None else _LOG_SHARE_ALONE
+            wanted = max(wanted, round(whole * share))
         self.splitter.setSizes([max(1, whole - wanted), wanted])
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        # The first size comes when the page is shown; a height that was chosen by hand stays.
+        if not self._shared_by_hand:
+            self._share_height()
+
+    def _on_splitter(self, _at: int, _index: int) -> None:
+        self._shared_by_hand = True
 
     def fit(self, width: int, height: int) -> None:
         """Take the form for a window of this size."""

@@ -30,8 +30,14 @@ from kvstudio.ui.text import said, tr
 from kvstudio.ui.theme import Radius, Size, Space, Step, Theme, Weight
 from kvstudio.ui.widgets.basic import Label, SectionLabel, icon_button, push_button
 
-_LINE = 16
+_LINE_HEIGHT = 16
 _PAD_X, _PAD_Y = 12, 7
+#: A longer command would push the chart away; copying and editing give it whole.
+_MOST_LINES = 8
+
+
+def _line() -> int:
+    return theme.px(_LINE_HEIGHT)
 
 
 class CommandPanel(QWidget):
@@ -54,7 +60,7 @@ class CommandPanel(QWidget):
         self._target_box.setObjectName("showFor")
         self._target_box.setAccessibleName(tr("Show for"))
         self._target_box.addItem("llama-server")
-        self._target_box.setFixedWidth(128)
+        self._target_box.setFixedWidth(theme.px(128))
         self._target_box.activated.connect(lambda _: self._on_target(self._target_box.currentText()))
         header = QHBoxLayout()
         header.setContentsMargins(0, 0, 0, 0)
@@ -101,7 +107,7 @@ class CommandPanel(QWidget):
         self.field.setProperty("field", True)
         self.field.setAccessibleName(tr("Command"))
         self.field.setFont(theme.mono(Step.SMALL))
-        self.field.setFixedHeight(4 * _LINE + 2 * Space.S)
+        self.field.setFixedHeight(4 * _line() + 2 * Space.S)
         self.field.setTabChangesFocus(True)
         self.field.installEventFilter(self)
         self.field.textChanged.connect(self._on_text)
@@ -255,7 +261,7 @@ class _CommandBox(QWidget):
 
     def heightForWidth(self, width: int) -> int:
         lines = len(self._lines(width))
-        return max(48, lines * _LINE + 2 * _PAD_Y + 2)
+        return max(theme.px(48), lines * _line() + 2 * _PAD_Y + 2)
 
     def sizeHint(self) -> QSize:
         return QSize(400, self.heightForWidth(self.width() or 400))
@@ -281,6 +287,9 @@ class _CommandBox(QWidget):
                 used, needs = 0.0, metrics.horizontalAdvance(word.text)
             lines[-1].append(word)
             used += needs
+        rest = len(lines) - _MOST_LINES + 1
+        if rest > 1:
+            lines[_MOST_LINES - 1 :] = [[Word(tr("… and {} more lines").format(rest), False)]]
         return lines
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -296,11 +305,11 @@ class _CommandBox(QWidget):
         plain, strong = theme.mono(Step.SMALL), theme.mono(Step.SMALL, Weight.Bold)
         metrics = QFontMetricsF(plain)
         lines = self._lines(self.width())
-        top = (self.height() - len(lines) * _LINE) / 2
+        top = (self.height() - len(lines) * _line()) / 2
         room = self.width() - _PAD_X - self.reserve_right
         for number, line in enumerate(lines):
             x = float(_PAD_X)
-            baseline = top + number * _LINE + (_LINE + metrics.ascent() - metrics.descent()) / 2
+            baseline = top + number * _line() + (_line() + metrics.ascent() - metrics.descent()) / 2
             for word in line:
                 painter.setFont(strong if word.changed else plain)
                 painter.setPen(current.accent_text if word.changed else current.ink)

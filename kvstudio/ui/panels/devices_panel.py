@@ -71,7 +71,8 @@ class DevicesPanel(QWidget):
         layout.addSpacing(Space.S)
         for button, editor in ((self._add, self._editor), (self._add_rpc, self._rpc_editor)):
             add_row = QHBoxLayout()
-            add_row.setContentsMargins(_INDENT - 6, 0, 0, 0)
+            # The cross of the icon stands under the names.
+            add_row.setContentsMargins(_INDENT - 10, 0, 0, 0)
             add_row.addWidget(button)
             add_row.addStretch(1)
             layout.addLayout(add_row)
@@ -199,7 +200,8 @@ class _DeviceRow(QWidget):
             remove.setFixedSize(20, 20)
             remove.clicked.connect(lambda: self.removed.emit(self._name))
             first.addWidget(remove)
-        self._second = ElidedLabel(step=Step.SMALL, role="muted")
+        # Of a process its size matters more than the middle of its name.
+        self._second = ElidedLabel(step=Step.SMALL, role="muted", mode=Qt.TextElideMode.ElideMiddle)
         second = QHBoxLayout()
         second.setContentsMargins(_INDENT, 0, 0, 0)
         second.addWidget(self._second)

@@ -74,8 +74,9 @@ class EmptyPage(Surface):
         self.recent.chosen.connect(self.chosen)
         self._found_title = Label(tr("Found on this machine"), weight=Weight.DemiBold)
         self._found_count = Label(step=Step.SMALL, role="muted")
-        # As high as the link in the other heading, so that both lists begin in one line.
-        self._found_title.setMinimumHeight(self.clear.sizeHint().height())
+        # As high as the link, which is not always there, so that both lists begin in one line.
+        for title in (self._recent_title, self._found_title):
+            title.setMinimumHeight(self.clear.sizeHint().height())
         self.found = EntryList(tr("Looking in the usual folders…"))
         self.found.chosen.connect(self.chosen)
 

@@ -33,11 +33,20 @@ _LONGEST = "4, unified"
 def effective_width() -> int:
     """Room for what a setting becomes: as in a narrow font, more where the system's is wide."""
     metrics = QFontMetrics(theme.font(Step.SMALL))
-    return max(_EFFECTIVE_WIDTH, metrics.horizontalAdvance(_LONGEST) + 2)
+    return max(least_effective_width(), metrics.horizontalAdvance(_LONGEST) + 2)
+
+
+def least_effective_width() -> int:
+    """What the width of the panel counts on."""
+    return theme.px(_EFFECTIVE_WIDTH)
+
+
+def _control_width() -> int:
+    return theme.px(_CONTROL_WIDTH)
 
 
 def _wide_control() -> int:
-    return _CONTROL_WIDTH + Space.S + effective_width()
+    return _control_width() + Space.S + effective_width()
 
 
 class Dot(QWidget):
@@ -159,7 +168,7 @@ class SettingRow(QWidget):
     def _make_control(self) -> QLineEdit | ShortCombo:
         if self.setting.kind in (Kind.CHOICE, Kind.SWITCH):
             box = ShortCombo()
-            box.setFixedSize(_CONTROL_WIDTH, Size.CONTROL)
+            box.setFixedSize(_control_width(), Size.CONTROL)
             box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
             values = (True, False) if self.setting.kind is Kind.SWITCH else self.setting.choices
             box.addItem("", None)
@@ -168,7 +177,7 @@ class SettingRow(QWidget):
             box.activated.connect(self._on_chosen)
             return box
         field = QLineEdit()
-        field.setFixedSize(_wide_control() if self._is_wide() else _CONTROL_WIDTH, Size.CONTROL)
+        field.setFixedSize(_wide_control() if self._is_wide() else _control_width(), Size.CONTROL)
         if self.setting.kind is Kind.SECRET:
             field.setEchoMode(QLineEdit.EchoMode.Password)
         field.editingFinished.connect(self._on_finished)

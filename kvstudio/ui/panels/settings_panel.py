@@ -20,21 +20,17 @@ from PySide6.QtWidgets import (
 
 from kvstudio.case.values import Case
 from kvstudio.ui import icons, setting_notes, theme
-from kvstudio.ui.panels.setting_row import SettingRow, effective_width
+from kvstudio.ui.panels.setting_row import SettingRow, effective_width, least_effective_width
 from kvstudio.ui.settings_table import ADVANCED, BY_FIELD, MAIN, NOT_MARKED
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Size, Space, Step
 from kvstudio.ui.widgets.basic import Label, LinkButton, Rule, SectionLabel, Surface, show
 
 _ROW_GAP = 6
-#: Margins, dot, name, flag and control of a row.
-_LEFT_OF_EFFECTIVE = Size.SETTINGS - 56
 _SMALLEST_MAX = 131072
 #: Settings that go behind "More" first where height is short, unless they were changed.
 _FOLDED_FIRST = ("main_gpu", "n_batch", "n_ubatch")
 _SHORT_ROW_GAP = 4
-#: Height the header, the slider and the line of the rest need besides the rows.
-_BESIDES_ROWS = 3 * Size.CONTROL + 2 * Space.XL
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -94,14 +90,14 @@ class SettingsPanel(Surface):
         scroll.verticalScrollBar().rangeChanged.connect(self._on_scrollable)
         self.area = scroll
         top = QVBoxLayout()
-        top.setContentsMargins(Space.L, Space.S - 1, Space.S, Space.S)
+        top.setContentsMargins(Space.L, Space.S + 1, Space.L - 2, Space.S - 1)
         top.addLayout(header)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addLayout(top)
         layout.addWidget(scroll, 1)
-        self.setFixedWidth(_LEFT_OF_EFFECTIVE + effective_width())
+        self.setFixedWidth(Size.SETTINGS - least_effective_width() + effective_width())
 
     def _on_scrollable(self, _least: int, most: int) -> None:
         # The scroll bar stands in the margin, so that no row gets narrower.
@@ -117,6 +113,7 @@ class SettingsPanel(Surface):
         self.more.setObjectName("advancedToggle")
         self.more.setText(tr("Advanced"))
         self.more.setCheckable(True)
+        self.more.setProperty("disclosure", True)
         self.more.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self.more.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.more.setAutoRaise(True)
@@ -218,7 +215,9 @@ class SettingsPanel(Surface):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        short = event.size().height() < len(MAIN) * (Size.CONTROL + _ROW_GAP) + _BESIDES_ROWS
+        # The header, the slider and the line of the rest besides the rows.
+        whole = (len(MAIN) + 3) * Size.CONTROL + len(MAIN) * _ROW_GAP + 2 * Space.XL
+        short = event.size().height() < whole
         if short != self._short:
             self._short = short
             self._column.setSpacing(_SHORT_ROW_GAP if short else _ROW_GAP)
@@ -297,7 +296,7 @@ class EnvironmentEditor(QWidget):
         self.field.setFont(theme.mono(Step.SMALL))
         self.field.setTabChangesFocus(True)
         self.field.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-        self.field.setFixedHeight(68)
+        self.field.setFixedHeight(theme.px(68))
         self.field.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.field.installEventFilter(self)
         self._says = Label(step=Step.SMALL, role="warn", wrap=True)

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QMenu, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QAction, QResizeEvent
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QMenu, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from kvstudio.launch.binary import Binary
-from kvstudio.ui import icons
+from kvstudio.ui import icons, theme
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Size, Space
 from kvstudio.ui.widgets.basic import Rule, Surface, icon_button, make_primary, plain_tooltip, push_button
@@ -49,7 +49,7 @@ class ToolBar(Surface):
         self.binary_box = QComboBox()
         self.binary_box.setObjectName("binaryBox")
         self.binary_box.setAccessibleName(tr("llama.cpp program"))
-        self.binary_box.setFixedWidth(_COMBO_WIDTH)
+        self.binary_box.setFixedWidth(theme.px(_COMBO_WIDTH))
         self.binary_box.setIconSize(QSize(16, 16))
         self.binary_box.activated.connect(self._on_binary)
         self.check_button = self._tool(
@@ -64,19 +64,19 @@ class ToolBar(Surface):
         self.help_button = icon_button("help", tr("Help and menu"), name="helpButton")
         self.help_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
 
-        row = QHBoxLayout()
+        row = self._row = QHBoxLayout()
         row.setContentsMargins(Space.L, 0, Space.XXL + 3, 0)
         row.setSpacing(0)
         for widget, gap in (
-            (self.open_button, Space.XXL - 2),
-            (self.recent_button, Space.XXL - 2),
+            (self.open_button, Space.L),
+            (self.recent_button, Space.L),
             (self._separator(), Space.S + 2),
             (self.binary_box, Space.S + 2),
             (self._separator(), Space.L - 1),
             (self.check_button, Space.L + 2),
             (self.launch_button, Space.XS),
             (self.options_button, Space.S),
-            (self.fix_button, Space.XXL - 2),
+            (self.fix_button, Space.L),
             (self.report_button, 0),
         ):
             row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
@@ -89,6 +89,13 @@ class ToolBar(Surface):
         layout.addLayout(row, 1)
         layout.addWidget(Rule())
         self.setFixedHeight(Size.TOOL_BAR)
+        self._foldable = (
+            self.check_button,
+            self.recent_button,
+            self.report_button,
+            self.open_button,
+            self.fix_button,
+        )
         self.show_binaries((), None)
         self.show_recent(())
 
@@ -146,6 +153,21 @@ class ToolBar(Surface):
         """The dry run is under way."""
         self.check_button.setText(tr("Checking…") if on else tr("Check with llama.cpp"))
         self.check_button.setEnabled(not on)
+        self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        """Where not all words have room some go, the longest first; tooltips have them."""
+        for button in self._foldable:
+            button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        for button in self._foldable:
+            self._row.invalidate()
+            if self._row.minimumSize().width() <= self.width():
+                return
+            button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonIconOnly)
 
     def set_menu(self, menu: QMenu) -> None:
         """The menu behind the help button."""
@@ -157,10 +179,13 @@ class ToolBar(Surface):
         button.setText(text)
         button.setIcon(icons.icon(icon_name))
         # Wider than the icon: the room is between it and the word.
-        button.setIconSize(QSize(22, 16))
+        button.setIconSize(QSize(19, 16))
         button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         button.setFixedHeight(Size.CONTROL)
+        button.setToolTip(text)
+        # A word is shown whole or, when room is short, not at all.
+        button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         if slot is not None:
             button.clicked.connect(lambda _=False: slot())
         return button

@@ -11,6 +11,8 @@ from kvstudio.ui.widgets import bar_geometry
 
 LEFT, RIGHT = 84, 56
 GAP = 10
+#: Room above the first frame for what is written on its capacity.
+TOP = 16
 #: Air above the highest curve.
 HEADROOM = 1.02
 _PLOT, _PLOT_MANY, _PLOT_MOST = 136, 96, 64
@@ -50,7 +52,7 @@ def plots(view: ContextView, width: float, left: float = LEFT) -> tuple[Plot, ..
     made = []
     top_bytes = max(_top(view, i) for i in range(len(first))) if first else 1.0
     for i in range(len(first)):
-        box = QRectF(left, i * (height + GAP), max(60.0, width - left - RIGHT), height)
+        box = QRectF(left, TOP + i * (height + GAP), max(60.0, width - left - RIGHT), height)
         made.append(Plot(i, box, view.n_ctx_max, top_bytes))
     return tuple(made)
 
