@@ -1,5 +1,7 @@
 """Words and figures as the window writes them; pure, so that a test can read them."""
 
+from collections.abc import Iterable
+
 from PySide6.QtCore import QCoreApplication
 
 from kvstudio.budget.values import BufferKind, Provenance
@@ -75,6 +77,17 @@ def plain(name: str) -> str:
 def capital(sentence: str) -> str:
     """The sentence with its first letter large; names inside stay as they are."""
     return sentence[:1].upper() + sentence[1:]
+
+
+def device_names(devices: Iterable[str]) -> dict[str, str]:
+    """What each device is called where room is short: `RPC0` for `RPC0[host:port]`, or its server where several have
+    one name."""
+    names = tuple(dict.fromkeys(devices))
+    short = [name.partition("[")[0] for name in names]
+    return {
+        name: before if short.count(before) == 1 else name.partition("[")[2].rstrip("]") or name
+        for name, before in zip(names, short, strict=True)
+    }
 
 
 def layers(n_layers: int, has_output: bool) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from kvstudio.budget.values import BufferKind
 from kvstudio.case.history import Comparison, Entry, SizeRow
-from kvstudio.ui.text import kind_name, tr
+from kvstudio.ui.text import device_names, kind_name, tr
 from kvstudio.units import MIB
 from kvstudio.verify.compare import HOST, PRINTED_STEP
 from kvstudio.verify.values import RunOutcome
@@ -80,17 +80,11 @@ def change_rows(found: Comparison) -> tuple[tuple[str, ...], ...]:
 def size_rows(found: Comparison) -> tuple[tuple[str, ...], ...]:
     """(device, buffer, estimated, printed, estimated, printed, difference of what was printed)."""
     rows, last = [], ""
-    names = _short_names(tuple(dict.fromkeys(row.device for row in found.sizes)))
+    names = device_names(row.device for row in found.sizes)
     for row in found.sizes:
         rows.append(("" if row.device == last else names[row.device], *_size_words(row)))
         last = row.device
     return tuple(rows)
-
-
-def _short_names(devices: tuple[str, ...]) -> dict[str, str]:
-    """`RPC0` for `RPC0[host:port]` where that tells it from the others."""
-    short = [device.partition("[")[0] for device in devices]
-    return {device: name if short.count(name) == 1 else device for device, name in zip(devices, short, strict=True)}
 
 
 def _size_words(row: SizeRow) -> tuple[str, ...]:
@@ -116,9 +110,11 @@ def run_rows(entry: Entry) -> tuple[tuple[str, ...], ...]:
     from kvstudio.verify.compare import compare
 
     rows, last = [], ""
-    for row in compare(entry.budget, entry.run):
+    sizes = compare(entry.budget, entry.run)
+    names = device_names(row.device for row in sizes) | {HOST: tr("Host")}
+    for row in sizes:
         name = kind_name(BufferKind(row.kind), short=True)
-        device = tr("Host") if row.device == HOST else row.device
+        device = names[row.device]
         words = name if name.isupper() else name.lower()
         rows.append(("" if device == last else device, words, mib(row.estimated), mib(row.measured)))
         last = device

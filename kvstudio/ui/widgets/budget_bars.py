@@ -80,6 +80,7 @@ class BudgetBars(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._budget: Budget | None = None
+        self._called: dict[str, str] = {}
         self._holders: dict[str, str] = {}
         self._target: tuple[GroupValues, ...] = ()
         self._shown: tuple[GroupValues, ...] = ()
@@ -110,6 +111,7 @@ class BudgetBars(QWidget):
         """Draw a Budget, or nothing. `holders` says per device who holds memory; `glide` for a discrete change."""
         self._budget = budget
         self._holders = dict(holders or {})
+        self._called = text.device_names(device.name for device in budget.devices) if budget is not None else {}
         old = self._shown
         self._target = geometry.group_values(budget, self._host, self._at_least) if budget is not None else ()
         self._glide.stop()
@@ -343,7 +345,7 @@ class BudgetBars(QWidget):
         painter.setFont(theme.font(Step.BODY, Weight.DemiBold))
         painter.setPen(current.ink)
         metrics = QFontMetricsF(painter.font())
-        name = metrics.elidedText(row.values.name, Qt.TextElideMode.ElideMiddle, room)
+        name = metrics.elidedText(self._called.get(row.values.name, row.values.name), Qt.TextElideMode.ElideMiddle, room)
         painter.drawText(QRectF(0, first, room, 19), middle, name)
         painter.setFont(theme.font(Step.CAPTION))
         painter.setPen(current.muted)

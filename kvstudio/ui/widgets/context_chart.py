@@ -222,7 +222,8 @@ class ContextChart(QWidget):
         middle = Qt.AlignmentFlag.AlignVCenter
         painter.setFont(theme.font(Step.BODY, Weight.DemiBold))
         painter.setPen(current.ink)
-        name = QFontMetricsF(painter.font()).elidedText(device.name, Qt.TextElideMode.ElideMiddle, plot.box.left() - 20)
+        short = text.device_names(d.name for d in view.curves[0].points[0].devices)[device.name]
+        name = QFontMetricsF(painter.font()).elidedText(short, Qt.TextElideMode.ElideMiddle, plot.box.left() - 20)
         painter.drawText(QRectF(0, plot.box.top() + 6, plot.box.left() - 20, 19), middle, name)
         painter.setFont(theme.font(Step.CAPTION))
         painter.setPen(current.muted)

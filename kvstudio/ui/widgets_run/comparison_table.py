@@ -1,16 +1,13 @@
 """Measured against estimate, buffer by buffer; what is equal is quiet, so that only what differs stands out."""
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, QRect, QRectF, QSize, Qt
-from PySide6.QtGui import QFontMetrics, QGuiApplication, QKeyEvent, QKeySequence, QPainter, QPalette
+from PySide6.QtGui import QFontMetrics, QPainter
 from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QFrame,
     QHBoxLayout,
     QHeaderView,
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
-    QTableView,
     QVBoxLayout,
     QWidget,
 )
@@ -18,13 +15,13 @@ from PySide6.QtWidgets import (
 from kvstudio.budget.values import BufferKind
 from kvstudio.ui import theme
 from kvstudio.ui.panels.run_values import ComparisonRow
-from kvstudio.ui.text import kind_name, raw_bytes, tr
+from kvstudio.ui.text import device_names, kind_name, raw_bytes, tr
 from kvstudio.ui.theme import Space, Step, Theme, Weight
 from kvstudio.ui.widgets import patterns
 from kvstudio.ui.widgets.basic import Label, SectionLabel, Surface, plain_tooltip
+from kvstudio.ui.widgets.quiet_table import ROW_HEIGHT, QuietTable
 from kvstudio.units import MIB
 
-_ROW = 23
 _SWATCH = (16, 12)
 _UNKNOWN = "–"
 
@@ -65,11 +62,12 @@ class ComparisonModel(QAbstractTableModel):
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._rows: tuple[ComparisonRow, ...] = ()
+        self._names: dict[str, str] = {}
 
     def show_rows(self, rows: tuple[ComparisonRow, ...]) -> None:
         """Another run."""
         self.beginResetModel()
-        self._rows = rows
+        self._rows, self._names = rows, device_names(row.device for row in rows)
         self.endResetModel()
 
     def row(self, index: int) -> ComparisonRow:
@@ -82,7 +80,11 @@ class ComparisonModel(QAbstractTableModel):
         return 0 if parent.isValid() else DIFFERENCE + 1
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if orientation is not Qt.Orientation.Horizontal or role != Qt.ItemDataRole.DisplayRole:
+        if orientation is not Qt.Orientation.Horizontal:
+            return None
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            return _side(section)
+        if role != Qt.ItemDataRole.DisplayRole:
             return None
         return (tr("Device"), tr("Buffer"), tr("Estimated"), tr("Measured"), tr("Difference"))[section]
 
@@ -101,16 +103,10 @@ class ComparisonModel(QAbstractTableModel):
             return kinds_words(row.kinds)
         return None
 
-    def _name(self, device: str) -> str:
-        """The server of a remote device is left to the tooltip where its short name tells it from the others."""
-        short = device.partition("[")[0]
-        alike = {row.device for row in self._rows if row.device.partition("[")[0] == short}
-        return short if len(alike) == 1 else device
-
     def _words(self, at: int, column: int) -> str:
         row = self._rows[at]
         if column == DEVICE:
-            return "" if at and self._rows[at - 1].device == row.device else self._name(row.device)
+            return "" if at and self._rows[at - 1].device == row.device else self._names[row.device]
         if column == BUFFER:
             return kinds_words(row.kinds)
         if column == DIFFERENCE:
@@ -118,12 +114,17 @@ class ComparisonModel(QAbstractTableModel):
         return size_words(row.estimated if column == ESTIMATED else row.measured, row.learned)
 
 
+def _side(column: int) -> int:
+    side = Qt.AlignmentFlag.AlignRight if column >= ESTIMATED else Qt.AlignmentFlag.AlignLeft
+    return int(side | Qt.AlignmentFlag.AlignVCenter)
+
+
 class _Delegate(QStyledItemDelegate):
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         weight = Weight.DemiBold if index.column() == DEVICE else Weight.Normal
         metrics = QFontMetrics(theme.font(Step.SMALL, weight))
         extra = _SWATCH[0] + 8 if index.column() == BUFFER else 0
-        return QSize(metrics.horizontalAdvance(str(index.data() or "")) + extra + 13, _ROW)
+        return QSize(metrics.horizontalAdvance(str(index.data() or "")) + extra + 13, ROW_HEIGHT)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         current = Theme.current()
@@ -135,7 +136,6 @@ class _Delegate(QStyledItemDelegate):
         quiet = index.column() == DIFFERENCE and (row.exact and not row.learned)
         painter.setFont(theme.font(Step.SMALL, Weight.DemiBold if index.column() == DEVICE else Weight.Normal))
         painter.setPen(current.muted if quiet else current.ink)
-        side = Qt.AlignmentFlag.AlignRight if index.column() >= ESTIMATED else Qt.AlignmentFlag.AlignLeft
         if index.column() == BUFFER:
             top = box.y() + (box.height() - _SWATCH[1]) / 2
             patterns.framed(painter, QRectF(box.x(), top, *_SWATCH), current.kinds[row.kinds[0]])
@@ -144,67 +144,20 @@ class _Delegate(QStyledItemDelegate):
         words = QFontMetrics(painter.font()).elidedText(
             str(index.data() or ""), Qt.TextElideMode.ElideRight, box.width()
         )
-        painter.drawText(box, int(side | Qt.AlignmentFlag.AlignVCenter), words)
+        painter.drawText(box, _side(index.column()), words)
 
 
-class _Header(QHeaderView):
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(Qt.Orientation.Horizontal, parent)
-
-    def sizeHint(self) -> QSize:
-        return QSize(super().sizeHint().width(), _ROW)
-
-    def sectionSizeFromContents(self, logical: int) -> QSize:
-        words = str(self.model().headerData(logical, Qt.Orientation.Horizontal) or "")
-        return QSize(QFontMetrics(theme.font(Step.SMALL, Weight.DemiBold)).horizontalAdvance(words) + 13, _ROW)
-
-    def paintSection(self, painter: QPainter, box: QRect, section: int) -> None:
-        current = Theme.current()
-        painter.fillRect(box, current.canvas)
-        painter.setFont(theme.font(Step.SMALL, Weight.DemiBold))
-        painter.setPen(current.muted)
-        side = Qt.AlignmentFlag.AlignRight if section >= ESTIMATED else Qt.AlignmentFlag.AlignLeft
-        words = str(self.model().headerData(section, Qt.Orientation.Horizontal) or "")
-        painter.drawText(box, int(side | Qt.AlignmentFlag.AlignVCenter), words)
-
-
-class _Table(QTableView):
+class _Table(QuietTable):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("comparisonTable")
-        self.setHorizontalHeader(_Header(self))
-        self.verticalHeader().hide()
-        self.verticalHeader().setMinimumSectionSize(_ROW)
-        self.verticalHeader().setDefaultSectionSize(_ROW)
-        self.setShowGrid(False)
-        self.setFrameShape(QFrame.Shape.NoFrame)
         self.setItemDelegate(_Delegate(self))
-        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setTabKeyNavigation(False)
-        self.setWordWrap(False)
-        self.viewport().setBackgroundRole(QPalette.ColorRole.Base)
+        self.horizontalHeader().setStretchLastSection(False)
 
     def arrange(self) -> None:
-        """Columns as wide as their words; the buffer's takes what is left."""
-        header = self.horizontalHeader()
-        for column in range(DIFFERENCE + 1):
-            stretch = column == BUFFER
-            header.setSectionResizeMode(
-                column, QHeaderView.ResizeMode.Stretch if stretch else QHeaderView.ResizeMode.ResizeToContents
-            )
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.matches(QKeySequence.StandardKey.Copy):
-            QGuiApplication.clipboard().setText(self.selected_text())
-        else:
-            super().keyPressEvent(event)
-
-    def selected_text(self) -> str:
-        rows = sorted(index.row() for index in self.selectionModel().selectedRows())
-        model = self.model()
-        return "\n".join("\t".join(str(model.index(r, c).data() or "") for c in range(DIFFERENCE + 1)) for r in rows)
+        """The buffer's column takes what is left."""
+        self.horizontalHeader().setSectionResizeMode(BUFFER, QHeaderView.ResizeMode.Stretch)
 
 
 class ComparisonPage(Surface):
