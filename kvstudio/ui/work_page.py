@@ -164,13 +164,19 @@ class WorkPage(QWidget):
             self._show_log(new)
 
     def _show_chart(self, old: Case | None, new: Case) -> None:
-        if old is None or old.budget is not new.budget:
-            glide = old is not None and old.budget is not None and not self._store.is_dragging
-            measured = measured_in(new)
-            self.chart.show_budget(new.budget, measured_in=measured, holders=holders(new.devices), glide=glide)
-            self._show_context()
         if old is None or old.budget is not new.budget or old.fitted is not new.fitted:
+            measured = measured_in(new)
+            self.chart.show_budget(
+                new.budget,
+                fitted=new.fitted if measured is None else None,
+                fit_follows=measured is None and new.fitted is None and new.config.fit is not False,
+                measured_in=measured,
+                holders=holders(new.devices),
+                glide=old is not None and old.budget is not None and not self._store.is_dragging,
+            )
             self._show_verdict(new)
+        if old is None or old.budget is not new.budget:
+            self._show_context()
         if old is None or old.fixes is not new.fixes:
             self.chart.show_fixes(new.fixes)
 

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QSizePolicy, QVB
 from kvstudio.advise.by_context import ContextView
 from kvstudio.advise.values import Fix
 from kvstudio.advise.verdict import Verdict
+from kvstudio.budget.fit_values import FitResult
 from kvstudio.budget.values import Budget, BufferKind, Provenance
 from kvstudio.ui import text
 from kvstudio.ui.models.budget_table import BudgetTableModel
@@ -16,6 +17,7 @@ from kvstudio.ui.theme import Space, Step, Weight
 from kvstudio.ui.widgets.basic import Chip, Label, Surface, show
 from kvstudio.ui.widgets.budget_bars import BudgetBars
 from kvstudio.ui.widgets.context_page import ContextPage
+from kvstudio.ui.widgets.fit_row import LAUNCHED, FitRow
 from kvstudio.ui.widgets.fix_rows import FixRows
 from kvstudio.ui.widgets.legend import Legend, kinds_of
 from kvstudio.ui.widgets.quiet_table import QuietTable
@@ -110,7 +112,10 @@ class ChartPanel(Surface):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(canvas=True, parent=parent)
-        self._budget: Budget | None = None
+        self._typed: Budget | None = None
+        self._fitted: FitResult | None = None
+        self._measured_in: str | None = None
+        self._holders: Mapping[str, str] | None = None
         self._verdict: Verdict | None = None
         self._open_run = False
         self._small = False
@@ -124,6 +129,8 @@ class ChartPanel(Surface):
         self.switch = SegmentedSwitch(
             ((BARS, text.tr("Bars")), (TABLE, text.tr("Table")), (CONTEXT, text.tr("By context")))
         )
+        self.fit = FitRow()
+        self._has_fit = False
         self.legend = Legend()
         self.bars = BudgetBars()
         self.table = QuietTable()
@@ -141,6 +148,9 @@ class ChartPanel(Surface):
         self._rows.addLayout(self._header())
         self._under_title = Air(10)
         self._rows.addWidget(self._under_title)
+        self._rows.addWidget(self.fit)
+        self._under_fit = Air(6)
+        self._rows.addWidget(self._under_fit)
         self._rows.addWidget(self._legend_row())
         for page in (self._scroll, self.table, self._context_scroll, self._nothing):
             self._rows.addWidget(page)
@@ -181,6 +191,7 @@ class ChartPanel(Surface):
 
     def _connect(self) -> None:
         self.switch.picked.connect(self._on_view_picked)
+        self.fit.picked.connect(lambda _: self._draw(glide=True))
         self.verdict.why_requested.connect(self.why_requested)
         self.verdict.fix_requested.connect(self.fix_requested)
         self.verdict.raise_requested.connect(lambda: self.show_view(CONTEXT))
@@ -195,21 +206,38 @@ class ChartPanel(Surface):
         self,
         budget: Budget | None,
         *,
+        fitted: FitResult | None = None,
+        fit_follows: bool = False,
         measured_in: str | None = None,
         holders: Mapping[str, str] | None = None,
         glide: bool = False,
     ) -> None:
         """Show a Budget, or that there is none.
 
-        `measured_in` names the run that printed the sizes (`run 6`), `holders` who holds memory per device name;
-        `glide` lets the bars move to their new widths, for a change that is not a drag.
+        `fitted` is what `-fit` makes of it: that is shown first, with a switch to the settings as typed. With
+        `fit_follows` it is being worked out. `measured_in` names the run that printed the sizes (`run 6`), `holders`
+        who holds memory per device name; `glide` lets the bars move to their new widths, for a change that is no drag.
         """
-        self._budget = budget
-        self.bars.show_budget(budget, holders=holders, glide=glide)
+        self._typed, self._measured_in, self._holders = budget, measured_in, holders
+        self._fitted = fitted if fitted is not None and fitted.budget is not None else None
+        # The row stays while it is worked out anew: it would come and go with every change.
+        self._has_fit = budget is not None and (self._fitted is not None or (fit_follows and self._has_fit))
+        self._draw(glide)
+
+    @property
+    def _budget(self) -> Budget | None:
+        """What is shown: the launch after `-fit`, unless the user asked for it as typed."""
+        launched = self._fitted.budget if self._fitted is not None else None
+        return launched if launched is not None and self.fit.chosen() == LAUNCHED else self._typed
+
+    def _draw(self, glide: bool) -> None:
+        budget = self._budget
+        self.bars.show_budget(budget, holders=self._holders, glide=glide)
         self._fill_table()
         self._show_kinds()
         if budget is not None:
-            self._chip.show_chip(*source_words(budget, measured_in))
+            self._chip.show_chip(*source_words(budget, self._measured_in))
+            self.fit.show_fit(budget, self._fitted)
         self._scroll.fit()
         self._arrange()
 
@@ -293,6 +321,8 @@ class ChartPanel(Surface):
         for part, shown in (
             (self._nothing, not some),
             (self._chip, some),
+            (self.fit, about and self._has_fit),
+            (self._under_fit, about and self._has_fit),
             (self._legend_area, some and view != TABLE),
             (self._areas, view == CONTEXT),
             (self._scroll, some and view == BARS),

@@ -1,15 +1,19 @@
 """The chart panel shows values and says wishes."""
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton
 
 from kvstudio.advise.by_context import by_context
 from kvstudio.advise.verdict import Answer, Verdict, verdict
+from kvstudio.budget.fit_values import FitResult
 from kvstudio.budget.values import Provenance
 from kvstudio.devices.values import Device, DeviceProcess
 from kvstudio.ui.panels.chart_panel import BARS, CONTEXT, TABLE, ChartPanel, source_words
 from kvstudio.ui.theme import Theme
+from kvstudio.ui.widgets.fit_row import TYPED
 from tests.ui import samples
 
 PYTHON = Device("CUDA1", "CUDA", processes=(DeviceProcess(4182, "python3", samples.CUDA1_OTHER),))
@@ -142,3 +146,47 @@ def test_only_one_button_is_filled(panel):
     panel.set_fix_primary(True)
     assert panel.verdict.fix.property("primary") is True
     assert Theme.current() is not None
+
+
+LAUNCHED_BUDGET = replace(samples.FITS, offloaded_layers=(40, 65))
+FITTED = FitResult("changed", "", samples.CONFIG, (("n_gpu_layers", 40),), LAUNCHED_BUDGET)
+
+
+def used(panel):
+    return [row.values.used_bytes for row in panel.bars.layout_shown().rows]
+
+
+def test_what_fit_launches_is_shown_first_and_what_was_typed_on_demand(qtbot, panel):
+    typed = used(panel)
+    assert not panel.fit.isVisible()
+    panel.show_budget(samples.FAILS, fitted=FITTED, holders=samples.HOLDERS)
+    assert panel.fit.isVisible()
+    launched = used(panel)
+    assert launched != typed
+    assert panel.fit.words().startswith("after -fit: n_ctx ")
+    assert "40 of 65 layers" in panel.fit.words()
+    panel.fit.switch.choose(TYPED)
+    qtbot.waitUntil(lambda: used(panel) == typed)
+    assert panel.fit.words().startswith("before -fit: n_ctx ")
+    panel.show_budget(samples.FAILS, fitted=FITTED, holders=samples.HOLDERS)
+    assert used(panel) == typed, "what was chosen stays chosen"
+    panel.show_view(TABLE)
+    assert panel.fit.isVisible()
+    panel.show_view(CONTEXT)
+    assert not panel.fit.isVisible()
+
+
+def test_the_switch_stays_while_the_next_answer_is_worked_out(panel):
+    panel.show_budget(samples.FAILS, fit_follows=True)
+    assert not panel.fit.isVisible(), "there was none before"
+    panel.show_budget(samples.FAILS, fitted=FITTED)
+    panel.show_budget(samples.FAILS, fit_follows=True)
+    assert panel.fit.isVisible()
+    assert not panel.fit.switch.isEnabled()
+    panel.show_budget(samples.FAILS)
+    assert not panel.fit.isVisible()
+
+
+def test_a_fit_that_changes_nothing_needs_no_switch(panel):
+    panel.show_budget(samples.FITS, fitted=FitResult("unchanged", "", samples.CONFIG))
+    assert not panel.fit.isVisible()
