@@ -10,7 +10,8 @@ from pytestqt.qtbot import QtBot
 from kvstudio.runlog.values import LogLine
 from kvstudio.ui.models import log_model
 from kvstudio.ui.models.log_model import Filter, LogModel, Mark, Role, is_about_memory, is_metadata
-from kvstudio.ui.widgets_run.log_view import LogView, elapsed
+from kvstudio.ui.widgets_run.log_line import elapsed
+from kvstudio.ui.widgets_run.log_view import LogView
 
 
 def line(number: int, message: str, level: str | None = "I") -> LogLine:

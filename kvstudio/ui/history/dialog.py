@@ -13,7 +13,8 @@ from kvstudio.ui.history.pages import ComparePage, EmptyPage, RunPage
 from kvstudio.ui.history.runs_view import RunsView
 from kvstudio.ui.text import said, tr
 from kvstudio.ui.theme import Size, Space, Step
-from kvstudio.ui.widgets.basic import Label, Rule, SectionLabel, Surface, make_primary, push_button
+from kvstudio.ui.widgets.basic import Label, SectionLabel, Surface, make_primary, push_button
+from kvstudio.ui.widgets.dialog_frame import fill
 from kvstudio.work import task
 
 
@@ -57,17 +58,7 @@ class HistoryDialog(QDialog):
         self.pages = QStackedWidget()
         for page in (self.empty, self.run_page, self.compare_page):
             self.pages.addWidget(page)
-        body = QHBoxLayout()
-        body.setSpacing(0)
-        body.addWidget(side)
-        body.addWidget(Rule(vertical=True))
-        body.addWidget(self.pages, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(body, 1)
-        column.addWidget(Rule())
-        column.addWidget(self._build_foot())
+        fill(self, side, self.pages, self._build_foot())
 
     def _build_foot(self) -> QWidget:
         foot = Surface()

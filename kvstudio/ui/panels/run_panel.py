@@ -1,7 +1,6 @@
 """The run area: nothing yet, a launch under way, how it ended, or somebody else's log."""
 
 from collections.abc import Sequence
-from pathlib import PurePath
 
 from PySide6.QtCore import QElapsedTimer, QSize, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
@@ -9,25 +8,19 @@ from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QStackedWidget, QVBoxLay
 
 from kvstudio.diagnose.values import Diagnosis
 from kvstudio.runlog.values import LogLine, Phase
+from kvstudio.ui.panels.run_idle import IdlePage, SourceBar
 from kvstudio.ui.panels.run_log_page import RunLogPage
 from kvstudio.ui.panels.run_values import ComparisonRow, clock, fill_phases, marks_of, notes_of, phases_of
-from kvstudio.ui.text import gib, tr
-from kvstudio.ui.theme import Size, Space, Step, Weight
+from kvstudio.ui.panels.run_words import doing, figures_of, peak_figures
+from kvstudio.ui.text import tr
+from kvstudio.ui.theme import Size
 from kvstudio.ui.widgets.basic import (
-    Card,
-    ElidedLabel,
-    Icon,
-    Label,
     Rule,
-    SectionLabel,
     Surface,
-    icon_button,
-    push_button,
-    show,
 )
 from kvstudio.ui.widgets_run.checks_page import ChecksPage
 from kvstudio.ui.widgets_run.comparison_table import ComparisonPage
-from kvstudio.ui.widgets_run.phase_strip import Figure, PhaseStrip, phase_name
+from kvstudio.ui.widgets_run.phase_strip import Figure, PhaseStrip
 from kvstudio.verify.values import MemorySample, Run, RunOutcome
 from kvstudio.verify.watch import ALLOCATING, PAUSE_S
 
@@ -73,12 +66,12 @@ class RunPanel(QWidget):
         self.show_idle()
 
     def _build(self) -> None:
-        self.idle = _IdlePage()
+        self.idle = IdlePage()
         self.idle.launch_button.clicked.connect(self.launch_requested)
         self.idle.open_button.clicked.connect(self.open_log_requested)
         self.idle.toggle.clicked.connect(self._on_fold_wanted)
         self.strip = PhaseStrip()
-        self.source = _SourceBar()
+        self.source = SourceBar()
         self.log = RunLogPage()
         self.log.running.cancel_requested.connect(self.cancel_requested)
         self.log.card.fix_requested.connect(self.fix_requested)
@@ -203,9 +196,9 @@ class RunPanel(QWidget):
         self._run, self._number, self._has_rs = run, run.number, has_rs
         started = run.outcome in (RunOutcome.VERIFIED, RunOutcome.STARTED) and bool(run.checks)
         self.strip.show_phases(phases_of(run, has_rs))
-        self.strip.show_figures(_figures_of(run))
-        says, notes = run.says or run.message, notes_of(run)
-        self.log.card.show_diagnosis(run.diagnosis, says, try_first, can_fix=not _is_verified(run), notes=notes)
+        self.strip.show_figures(figures_of(run))
+        says, can_fix = run.says or run.message, run.outcome is not RunOutcome.VERIFIED
+        self.log.card.show_diagnosis(run.diagnosis, says, try_first, can_fix=can_fix, notes=notes_of(run))
         self._show_top(self.strip)
         self._stack.setCurrentWidget(self._content)
         self.checks.show_run(run, compare_with)
@@ -273,15 +266,13 @@ class RunPanel(QWidget):
         if now is not None and self._heard:
             quiet_s = self._quiet.elapsed() / 1000 if now in ALLOCATING else 0.0
             pause = tr(", no line for {} s").format(int(quiet_s)) if quiet_s >= PAUSE_S else ""
-            self.log.running.show_now(_doing(now) + pause)
+            self.log.running.show_now(doing(now) + pause)
         self._show_figures()
 
     def _show_figures(self) -> None:
         seconds = self._elapsed.elapsed() / 1000 if self._elapsed.isValid() else 0.0
         peaks = tuple(self.log.running.trace.peaks().items())
-        self.strip.show_figures(
-            (Figure(tr("Run {}").format(self._number), clock(seconds)), *_peak_figures(peaks, None))
-        )
+        self.strip.show_figures((Figure(tr("Run {}").format(self._number), clock(seconds)), *peak_figures(peaks, None)))
 
     def _on_checks_wanted(self) -> None:
         self._pages.setCurrentWidget(self._proved)
@@ -292,137 +283,3 @@ class RunPanel(QWidget):
 
     def _on_copy_card(self) -> None:
         QGuiApplication.clipboard().setText(self.log.card.text())
-
-
-class _SourceBar(Surface):
-    """In place of the strip: whose log this is."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent=parent)
-        self.setFixedHeight(Size.STRIP)
-        self._name = ElidedLabel(weight=Weight.DemiBold, step=Step.SMALL)
-        self._name.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(Space.L, 0, Space.L, 0)
-        row.setSpacing(Space.S)
-        row.addWidget(Icon("file", "muted"))
-        row.addWidget(self._name)
-        row.addWidget(Label(tr("Opened log, nothing was run"), Step.SMALL, role="muted"))
-        row.addStretch(1)
-
-    def show_source(self, source: str) -> None:
-        """The log's file."""
-        self._name.setText(PurePath(source).name if source else tr("Pasted log"))
-        self._name.setToolTip("")
-
-
-class _IdlePage(Surface):
-    """What belongs here, what makes it appear, and the buttons for it."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent=parent)
-        self.setObjectName("runIdle")
-        self._head = QWidget()
-        head = QHBoxLayout(self._head)
-        head.setContentsMargins(0, 0, 0, 0)
-        head.setSpacing(Space.XS + 2)
-        self.toggle = icon_button("chevron-right", tr("Show the run area"), name="unfoldRun")
-        self.toggle.hide()
-        self._none = Label(tr("none yet"), Step.SMALL, role="muted")
-        self._none.hide()
-        head.addWidget(self.toggle)
-        head.addWidget(SectionLabel(tr("Run")))
-        head.addWidget(self._none)
-        head.addStretch(1)
-        head.addWidget(Label(tr("Drop a log anywhere to have it explained"), Step.SMALL, role="muted"))
-        self._card = Card()
-        self._icon = Icon("play", "muted", 20)
-        title = Label(tr("No run yet"), weight=Weight.DemiBold)
-        self._text = Label(
-            tr(
-                "Test launch starts llama-server with these settings on a free port, watches the "
-                "memory of each device, sends one prompt and stops it again."
-            ),
-            Step.SMALL,
-            role="muted",
-            wrap=True,
-        )
-        self.open_button = push_button(tr("Open a log…"), "open", name="openLog")
-        self.launch_button = push_button(tr("Test launch"), "play", name="launchHere")
-        self._text.setFixedWidth(500)
-        for button in (self.open_button, self.launch_button):
-            button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
-        words = QVBoxLayout()
-        words.setSpacing(Space.XS)
-        words.addStretch(1)
-        words.addWidget(title)
-        words.addWidget(self._text)
-        words.addStretch(1)
-        self._row = QHBoxLayout(self._card)
-        self._row.setContentsMargins(28, 0, Space.XXL, 0)
-        self._row.setSpacing(Space.L)
-        self._row.addWidget(self._icon)
-        self._row.addLayout(words, 1)
-        self._row.addStretch(1)
-        self._row.addWidget(self.open_button)
-        self._row.setSpacing(Space.S)
-        self._row.addWidget(self.launch_button)
-        self._row.insertSpacing(1, Space.S)
-        self._layout = QVBoxLayout(self)
-        self._layout.setContentsMargins(Space.L, 10, Space.L, Space.L)
-        self._layout.setSpacing(6)
-        self._layout.addWidget(self._head)
-        self._layout.addWidget(self._card, 1)
-
-    def fold(self, folded: bool) -> None:
-        """The heading only, with a chevron that opens the rest."""
-        for part, shown in ((self._card, not folded), (self._none, folded), (self.toggle, folded)):
-            show(part, shown)
-        left = Space.XS + 2 if folded else Space.L
-        self._layout.setContentsMargins(left, 0 if folded else 10, Space.L, 0 if folded else Space.L)
-
-
-def _is_verified(run: Run) -> bool:
-    return run.outcome is RunOutcome.VERIFIED
-
-
-def _doing(phase: Phase) -> str:
-    words = {
-        Phase.FIT: tr("Measuring what fits"),
-        Phase.WEIGHTS: tr("Loading the weights"),
-        Phase.KV: tr("Allocating the KV cache"),
-        Phase.RS: tr("Allocating the recurrent state"),
-        Phase.COMPUTE: tr("Reserving the compute buffers"),
-        Phase.WARMUP: tr("Warming up"),
-        Phase.LISTENING: tr("Listening"),
-        Phase.GENERATE: tr("Answering the prompt"),
-        Phase.REPEAT: tr("Answering again, one after the other and at once"),
-    }
-    return words.get(phase, phase_name(phase))
-
-
-def _figures_of(run: Run) -> tuple[Figure, ...]:
-    words = {
-        RunOutcome.VERIFIED: tr("Run {}"),
-        RunOutcome.STARTED: tr("Run {}, started in"),
-        RunOutcome.FAILED: tr("Run {}, failed after"),
-        RunOutcome.CRASHED: tr("Run {}, crashed after"),
-        RunOutcome.KILLED: tr("Run {}, killed after"),
-        RunOutcome.TIMED_OUT: tr("Run {}, timed out after"),
-        RunOutcome.CANCELLED: tr("Run {}, cancelled after"),
-        RunOutcome.COULD_NOT_START: tr("Run {}, could not start"),
-    }
-    first = Figure(words[run.outcome].format(run.number), clock(run.seconds))
-    device = run.diagnosis.device if run.diagnosis is not None else None
-    return (first, *_peak_figures(run.peak, device if run.outcome is not RunOutcome.VERIFIED else None))
-
-
-def _peak_figures(peak: Sequence[tuple[str, int]], device: str | None) -> tuple[Figure, ...]:
-    """The culprit's peak, else those of the devices (of many, the two fullest), else the host's."""
-    devices = [(name, used) for name, used in peak if name != "Host"] or list(peak)
-    named = [(name, used) for name, used in devices if name == device]
-    shown = named or (devices if len(devices) <= 3 else sorted(devices, key=lambda p: -p[1])[:2])
-    return tuple(
-        Figure(tr("Peak {}").format(name) if i == 0 else name, f"{gib(used)} GiB")
-        for i, (name, used) in enumerate(shown)
-    )

@@ -5,7 +5,7 @@ from PySide6.QtGui import QFontMetrics, QPainter, QPainterPath, QPaintEvent, QPe
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from kvstudio.ui import colours, theme
-from kvstudio.ui.text import tr
+from kvstudio.ui.text import device_names, tr
 from kvstudio.ui.theme import Size, Space, Step, Theme, Weight
 from kvstudio.ui.widgets.basic import Label, Rule, SectionLabel, Surface, push_button
 from kvstudio.units import format_gib
@@ -54,14 +54,15 @@ class MemoryTrace(QWidget):
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         longest = max((points[-1][0] for points in self._points.values()), default=0.0)
+        names = device_names(self._points)
         for i, (name, points) in enumerate(self._points.items()):
-            self._paint_device(painter, i * _TRACE_ROW, name, points, max(longest, 1.0))
+            total = self._totals.get(name)
+            self._paint_device(painter, i * _TRACE_ROW, names[name], points, total, max(longest, 1.0))
 
     def _paint_device(
-        self, painter: QPainter, y: int, name: str, points: list[tuple[float, int]], longest: float
+        self, painter: QPainter, y: int, name: str, points: list[tuple[float, int]], total: int | None, longest: float
     ) -> None:
         current = Theme.current()
-        total = self._totals.get(name)
         used = points[-1][1]
         painter.setFont(theme.font(Step.SMALL, Weight.DemiBold))
         painter.setPen(current.ink)
