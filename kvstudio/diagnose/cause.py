@@ -38,6 +38,9 @@ def of_memory(
     limited = next((m for m in group.marks if m.signature.cause == "backend_limit"), None)
     if limited is not None:
         return Ruling(Cause.BACKEND_LIMIT, "the backend takes no single allocation that large, however much is free")
+    unfit = next((m for m in group.marks if m.signature.cause == "unsupported"), None)
+    if unfit is not None:
+        return Ruling(Cause.UNSUPPORTED, unfit.signature.says)
     other_reason = _other_reason(group)
     if other_reason is not None:
         return Ruling(Cause.UNSUPPORTED, f"the driver's reason is not a shortage: {other_reason}")
@@ -148,9 +151,9 @@ def _by_log(run: Timeline, where: Where, stage: str | None, facts: RunFacts, nam
 #: Phrases that say the device itself had nothing left.
 _FULL = frozenset(
     {
-        "cann_malloc", "cuda_malloc", "cuda_runtime", "driver_submission", "hexagon_alloc", "level_zero",
-        "metal_2023_failed", "metal_buffer", "metal_bytes", "metal_command_memory", "opencl_buffer", "opencl_create",
-        "openvino_alloc", "openvino_buffer", "sycl_alloc", "sycl_memtrace", "sycl_pool", "vulkan_exception",
-        "vulkan_size",
+        "cann_malloc", "cann_runtime", "cuda_malloc", "cuda_runtime", "driver_submission", "hexagon_alloc",
+        "level_zero", "metal_2023_failed", "metal_buffer", "metal_bytes", "metal_command_memory", "opencl_buffer",
+        "opencl_create", "openvino_alloc", "openvino_buffer", "sycl_alloc", "sycl_memtrace", "sycl_pool",
+        "vulkan_exception", "vulkan_size",
     }
 )  # fmt: skip

@@ -67,10 +67,14 @@ def find(run: Timeline) -> Failure | None:
     earlier = tuple(g for n, gs in with_groups[:-1] for g in gs)
     retried = after if after is not None and after.kind is Kind.RETRY else None
     successes = [m for m in bounds[number:] if m.kind is Kind.SUCCESS]
+    lasts = {m.signature.name for g in groups for m in g.of(Kind.ALLOCATOR)} == {"metal_command_memory"}
+    if lasts:
+        # After a failed command buffer the Metal backend refuses all work, whatever the server prints.
+        successes = []
     end = groups[-1].end
     fatal = any(m.place > end and m.kind in _ENDING for m in run.marks)
     went_on = _progress(run, retried.place) if retried is not None else _went_on(run, groups) and not fatal
-    resolved = bool(successes) or went_on
+    resolved = bool(successes) or (went_on and not lasts)
     open_retry = retried is not None and not resolved and not fatal and not _purpose_after(run, retried)
     first, *others = [g for g in groups if not _tolerated(run, g, groups)] or groups
     return Failure(first, tuple(others), earlier, resolved, open_retry, retried, successes[0] if successes else None)

@@ -19,10 +19,13 @@ def diagnose(run: Timeline, found: Failure, texts: Texts, facts: RunFacts, budge
     place = where.find(run, found.group)
     at, proof = stage.of_group(run, found.group, place.name)
     ruling = causes.of_memory(run, found.group, place, at, facts, budget)
+    memory_class = _memory_class(found, ruling.cause)
+    if memory_class == "not_memory":
+        at = None
     key = found.group.key
     return Diagnosis(
         outcome=_outcome(found),
-        memory_class=_memory_class(found, ruling.cause),
+        memory_class=memory_class,
         stage=at,
         device=place.name,
         backend=place.backend,

@@ -11,7 +11,9 @@ from kvstudio.runlog.values import BufferPrinted
 #: Lines up to this rank are overcome when the run goes on to allocate buffers.
 OVERCOME_RANK = 3
 _NOWHERE = where.Where(None, None, None, True, None, None, None)
-_RUNTIME = ("illegal_access", "runtime_other")
+_RUNTIME = ("illegal_access", "runtime_other", "driver_version", "blas_start")
+#: Memory may be the reason, which only another log or the free memory would tell.
+_OPEN = ("rpc_gone", "blas_start")
 _TITLES = {
     Cause.FILE: "The model file is the problem",
     Cause.CONFIG: "The settings are the problem",
@@ -99,7 +101,7 @@ def _refused(run: Timeline, key: Mark, texts: Texts, facts: RunFacts) -> Diagnos
     related = run.of(Kind.REFUSAL, Kind.PLANNER, Kind.FIT, Kind.HINT)
     return Diagnosis(
         outcome=Outcome.FAILED,
-        memory_class="memory" if fit or cause is Cause.BACKEND_LIMIT else "not_memory",
+        memory_class=_memory_class(key, cause),
         stage=at,
         device=device,
         backend=where.backend_of(device),
@@ -116,6 +118,12 @@ def _refused(run: Timeline, key: Mark, texts: Texts, facts: RunFacts) -> Diagnos
         generic_line=quoting.generic_line(run, key),
         notes=quoting.notes(run),
     )
+
+
+def _memory_class(key: Mark, cause: Cause) -> str:
+    if key.signature.name in _OPEN:
+        return "unknown"
+    return "memory" if key.kind is Kind.FIT or cause is Cause.BACKEND_LIMIT else "not_memory"
 
 
 def _summary(key: Mark) -> str:

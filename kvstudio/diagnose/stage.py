@@ -84,6 +84,8 @@ def _said(run: Timeline, group: Group, context: str | None) -> tuple[str | None,
         stage = stated[0].signature.stage
         if stage in ("compute", "decode") and context in ("decode", "mmproj"):
             stage = context
+        elif stage == "compute" and _decodes_after(run, group):
+            stage = "decode"
         return stage, stated[0]
     return None, None
 
@@ -99,6 +101,12 @@ def _later_purposes(run: Timeline, group: Group) -> list[Mark]:
         if mark.kind is Kind.PURPOSE and mark.signature.stage not in (None, "draft", "mmproj", "lora"):
             return [mark]
     return []
+
+
+def _decodes_after(run: Timeline, group: Group) -> bool:
+    """Whether the next thing that is said to have failed is running the model."""
+    later = (m.signature for m in run.marks if m.place > group.end and m.kind in (Kind.PURPOSE, Kind.WRAPPER))
+    return (first := next(later, None)) is not None and first.name in ("decode_failed", "batch_failed")
 
 
 def _creates_context_after(run: Timeline, group: Group) -> bool:

@@ -24,6 +24,8 @@ _RUNTIME_NAMES = {
     "ROCBLAS": "ROCm",
     "MUSA": "MUSA",
 }
+#: The OpenCL backend has one kind of buffer, whatever the device.
+_OPENCL_BUFFERS = ("opencl_buffer", "opencl_buffer_limit")
 _MALLOC_BACKENDS = ("CUDA", "ROCm", "MUSA")
 
 
@@ -78,6 +80,8 @@ def _device(run: Timeline, group: Group) -> str | None:
         return "SYCL_Host"
     if backend == "CPU":
         return "CPU"
+    if any(m.signature.name in _OPENCL_BUFFERS for m in allocators):
+        return "OpenCL"
     if backend is None:
         backend = _malloc_backend(run) or _spoken(group)
     if index is not None:

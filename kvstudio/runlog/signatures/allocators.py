@@ -8,9 +8,9 @@ ALLOCATORS: tuple[Signature, ...] = (
     row(
         "cuda_malloc",
         Kind.ALLOCATOR,
-        ("Malloc failed", "... out of memory", "out of memory"),
+        ("Malloc failed", "... out of memory", "out of memory", "MiB on device "),
         rf"allocating\s+(?P<mib>{NUM}) MiB(?: on device (?P<dev>\d+))?:?\s*(?:\.\.\.)?\s*"
-        r"(?:(?P<api>cudaMalloc|hipMalloc|musaMalloc)\w* failed(?::\s*(?P<why>[^(]*))?|out of memory)",
+        r"(?:(?P<api>cudaMalloc|hipMalloc|musaMalloc)\w* failed(?::\s*(?P<why>[^(]*))?|out of memory|(?<=\d:)\W*$)",
         "the driver refused {mib} MiB",
         "ggml-cuda.cu ggml_backend_cuda_buffer_type_alloc_buffer; the same words in HIP and MUSA builds",
         rank=8,
@@ -341,8 +341,10 @@ ALLOCATORS: tuple[Signature, ...] = (
             "MapViewOfFile failed",
             "not enough space: the paging file",
             "paging file is too small",
+            "mmap failed w/ errno 12",
         ),
-        r"mmap failed: Cannot allocate memory|MapViewOfFile failed: .*(?:memory|paging|resources)|paging file is too small"
+        # Windows names the reason in its own language, and a view that cannot be mapped lacks address space or memory.
+        r"mmap failed(?:: Cannot allocate memory| w/ errno 12\b)|MapViewOfFile failed|paging file is too small"
         r"|Cannot allocate memory",
         "the system refused memory to map the file or for the process",
         "llama-mmap.cpp llama_mmap; operating system text",
@@ -356,12 +358,13 @@ ALLOCATORS: tuple[Signature, ...] = (
         (
             "error: out of memory",
             ": out of memory",
-            "CUBLAS_STATUS_ALLOC_FAILED",
+            "STATUS_ALLOC_FAILED",
             "OUT_OF_MEMORY",
             "ErrorMemoryAllocation",
         ),
-        r"(?P<api>CUDA|ROCm|HIP|MUSA|hip|cuda)\s?(?:error)(?: \d+)?(?: at [^:]+:\d+)?: ?out of memory"
-        r"|(?P<api2>CUDA|ROCm|HIP) error: \w*(?:OUT_OF_MEMORY|ErrorOutOfMemory|ErrorMemoryAllocation)"
+        r"(?P<api>CUDA|ROCm|HIP|MUSA|hip|cuda)\s?(?:error)(?: \d+)?(?: at .{1,200}?:\d+)?: ?out of memory"
+        r"|ggml-cuda(?:\.cu|\.cpp)?:\d+: out of memory"
+        r"|(?P<api2>CUDA|ROCm|HIP|MUSA) error: \w*(?:OUT_OF_MEMORY|ErrorOutOfMemory|ErrorMemoryAllocation|STATUS_ALLOC_FAILED)"
         r"|(?P<api3>CUBLAS|cuBLAS|HIPBLAS|ROCBLAS)\w*(?: error)?[ :].*?(?:STATUS_ALLOC_FAILED|memory allocation)",
         "a call of the GPU runtime ran out of memory",
         "ggml-cuda.cu ggml_cuda_error; cuBLAS status names",
@@ -398,6 +401,27 @@ ALLOCATORS: tuple[Signature, ...] = (
         rank=9,
         backend="HTP",
         cause="backend_limit",
+    ),
+    row(
+        "cann_runtime",
+        Kind.ALLOCATOR,
+        "CANN error",
+        r"CANN error: .*(?i:failed to allocate memory|out of memory)",
+        "a call of the NPU runtime ran out of memory",
+        "ggml-cann.cpp ggml_cann_error, with the runtime's own text",
+        rank=4,
+        backend="CANN",
+    ),
+    row(
+        "hexagon_session",
+        Kind.ALLOCATOR,
+        ("failed to open session", "failed to get URI for session", "failed to create device/session"),
+        r"ggml-hex: (?:(?P<buf>HTP\d*) )?failed to (?:open session|get URI for session|create device/session).*",
+        "the NPU could not be opened: no driver for it, or one that does not fit",
+        "ggml-hexagon.cpp ggml_hexagon_session allocate",
+        rank=9,
+        backend="HTP",
+        cause="unsupported",
     ),
     row(
         "hexagon_alloc",

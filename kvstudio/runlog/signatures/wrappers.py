@@ -12,18 +12,20 @@ WRAPPERS: tuple[Signature, ...] = (
         r"(?:runner|server)(?: process)? (?:has terminated|process has terminated|no longer running|terminated|exited)"
         r"|Server process terminated unexpectedly", "the wrapper only says that llama.cpp ended", "Ollama; text-generation-webui", rank=2),
     row("wrapper_timeout", Kind.WRAPPER, ("timed out waiting for", "timed out waiting for llama runner", "context canceled"),
-        r"timed out waiting for llama runner|timed out waiting for (?:server|the server)", "the wrapper gave up waiting", "Ollama", rank=1),
+        r"timed out waiting for llama runner|timed out waiting for (?:server|the server)", "the wrapper gave up waiting", "Ollama", rank=2),
     row("model_failed", Kind.WRAPPER, ("failed to load model", "error loading model", "unable to load model", "exception loading model",
-        "Failed to load model", "Error loading model", "Load Text Model OK: False", "failed to load the model"),
-        r"failed to load (?:the )?model|error loading model|unable to load model|exception loading model|Failed to load (?:the )?model"
+        "Failed to load model", "Error loading model", "Load Text Model OK: False", "failed to load the model", "could not load model"),
+        r"(?:failed to|could not) load (?:the )?model|error loading model|unable to load model|exception loading model|Failed to load (?:the )?model"
         r"|Error loading (?:the )?model|Load Text Model OK: False", "loading failed", "llama.cpp, common.cpp, tools/server", rank=1),
     row("context_failed", Kind.WRAPPER, ("create context with model", "create_context with model", "failed to initialize the context",
         "unable to create llama context", "Failed to create llama_context", "failed to create context", "failed to create llama context"),
         r"failed to create[ _]context|failed to initialize the context|unable to create llama context"
         r"|[Ff]ailed to create llama.context", "creating the context failed", "llama-context.cpp, common.cpp", rank=1),
-    row("exiting", Kind.WRAPPER, ("exiting due to", "LMSTUDIO_STARTUP_ERROR", "failed to decode", "Compute error"),
-        r"exiting due to model loading error|LMSTUDIO_STARTUP_ERROR|failed to decode, ret = -?[1-9]|Compute error", "the program gave up",
+    row("exiting", Kind.WRAPPER, ("exiting due to", "LMSTUDIO_STARTUP_ERROR", "Compute error"),
+        r"exiting due to model loading error|LMSTUDIO_STARTUP_ERROR|Compute error", "the program gave up",
         "tools/server", rank=1),
+    row("batch_failed", Kind.WRAPPER, ("failed to decode", "failed to allocate graph, ret"),
+        r"failed to (?:decode|allocate graph), ret = -?[1-9]", "a batch could not be run", "llama-context.cpp llama_decode", rank=1),
     row("decode_failed", Kind.WRAPPER, ("llama_decode", "graph_compute", "failed to compute graph"),
         r"failed to compute graph, compute status: -?[1-9]|llama_decode\(\) failed|llama_decode returned -[1-9]|ggml_backend_sched_graph_compute_async failed",
         "running the model failed", "llama-context.cpp", rank=1, stage="decode"),
@@ -34,8 +36,10 @@ ENDS: tuple[Signature, ...] = (
         r"(?:[Oo]ut of memory|Memory cgroup out of memory): Killed process (?P<pid>\d+),? \((?P<what>[^)]+)\)",
         "the kernel ended process {pid} ({what}) because the machine or its container had no memory left", "Linux mm/oom_kill.c",
         rank=9, stage="host", cause="host_memory"),
-    row("oom_unit", Kind.KILLED, ("killed by the OOM killer", "oom-kill", "OOMKilled", "oom_reaper", "invoked oom-killer"),
-        r"killed by the OOM killer|result 'oom-kill'|oom-kill:|OOMKilled\W+[Tt]rue|OOMKilled|invoked oom-killer",
+    row("oom_unit", Kind.KILLED, ("killed by the OOM killer", "oom-kill", "OOMKilled", "invoked oom-killer", "due to memory pressure",
+        "systemd-oomd killed"),
+        r"killed by the OOM killer|result 'oom-kill'|oom-kill:|OOMKilled(?!\W+[Ff]alse)|invoked oom-killer"
+        r"|Killed \S+ due to memory pressure|systemd-oomd killed \d+ process",
         "the process was ended for want of memory", "systemd, Docker, Kubernetes, kernel", rank=6, stage="host", cause="host_memory"),
     row("exit_137", Kind.KILLED, ("exited with code 137", "exit code 137", "exit status 137", "code: 137", "exit 137", "signal: killed",
         "signal 9", "SIGKILL", "Killed", "Code: 137", "ExitCode"),
@@ -46,8 +50,8 @@ ENDS: tuple[Signature, ...] = (
         r"terminate called (?:after throwing an instance of '(?P<what>[^']+)'|without an active exception|recursively)",
         "the program ended on an exception nobody caught", "libstdc++", rank=2),
     row("segfault", Kind.CRASH, ("egmentation fault", "SIGSEGV", "ACCESS_VIOLATION", "access violation", "0xc0000005", "3221225477",
-        "core dumped", "exit 139", "dump\u00e9", "d\u00f6k\u00fcld\u00fc", "(core", "\u6bb5\u9519\u8bef", "Speicherzugriffsfehler"),
-        r"[Ss]egmentation fault|SIGSEGV|access violation|ACCESS_VIOLATION|0xc0000005|3221225477|\(core dumped\)|exit 139|döküldü"
+        "core dumped", "exit 139", "ExitCode", "dump\u00e9", "d\u00f6k\u00fcld\u00fc", "(core", "\u6bb5\u9519\u8bef", "Speicherzugriffsfehler"),
+        r"[Ss]egmentation fault|SIGSEGV|access violation|ACCESS_VIOLATION|0xc0000005|3221225477|\(core dumped\)|exit 139|\bExitCode\W{1,4}139\b|döküldü"
         r"|段错误|Speicherzugriffsfehler|core dumped|vidage mémoire|core dumpé", "the program crashed", "shells, systemd, Windows", rank=1),
     row("abort", Kind.CRASH, ("Aborted", "SIGABRT", "Abort trap", "exit 134", "exit status 134", "code 134", "GGML_ABORT",
         "0xc0000409", "3221226505", "zsh: abort"),
