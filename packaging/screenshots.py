@@ -186,6 +186,15 @@ def hybrid() -> QWidget:
     return _of_zoo("qwen3next-80b", "Qwen3-Next-80B-A3B-Q4_K_M.gguf", 48, 47.5, n_ctx=65536, n_parallel=8)
 
 
+def fit() -> QWidget:
+    """A context that was left open on a card too small for the trained one."""
+    window = _of_zoo("llama31-8b", "Llama-3.1-8B-Q4_K_M.gguf", 12, 11.4)
+    window.store.edit({"n_gpu_layers": None})
+    window.show()
+    _wait(lambda: window.store.case.fitted is not None)
+    return window
+
+
 def small() -> QWidget:
     window = _window(65536, _HALVES)
     window.resize(1100, 720)
@@ -295,6 +304,7 @@ WHOLE: dict[str, Callable[[], QWidget]] = {
     "overflow": overflow,
     "moe": experts_in_ram,
     "hybrid": hybrid,
+    "fit": fit,
     "small": small,
     "context": context,
     "choice": choice,
