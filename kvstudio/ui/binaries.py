@@ -10,6 +10,8 @@ from kvstudio.launch.binary import Binary
 from kvstudio.work import task
 
 _INSPECTED_AT_ONCE = 8
+#: What is free on remote devices is asked each so many polls: it takes a process each time.
+_RELIST_EVERY = 10
 #: Programs that can be launched and asked; the others measure or serve as a device.
 LAUNCHES = ("llama-server", "llama-cli", "llama-completion", "llama-mtmd-cli")
 
@@ -28,12 +30,16 @@ class Chosen:
 
 
 class Binaries(QObject):
-    """`list_changed` when names are known better, `chosen` carries a Chosen, `failed` a KvStudioError."""
+    """`list_changed` when names are known better, `chosen` carries a Chosen, `failed` a KvStudioError.
+
+    `relisted`: the text of the current program's device list, asked anew while nothing was chosen.
+    """
 
     list_changed = Signal()
     chosen = Signal(object)
     failed = Signal(object)
     searched = Signal(object)
+    relisted = Signal(object)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -41,6 +47,8 @@ class Binaries(QObject):
         self._current: Binary | None = None
         self._env: tuple[tuple[str, str], ...] = ()
         self._rpc: tuple[str, ...] = ()
+        self._away: tuple[tuple[str, str], ...] = ()
+        self._polls = 0
         self.note = "Looking for llama.cpp…"
 
     @property
@@ -84,6 +92,25 @@ class Binaries(QObject):
         if self._current is not None:
             self.choose(self._current.path)
 
+    def on_polled(self) -> None:
+        """The machine's own memory was read again: now and then that of remote devices is, which only the program can
+        ask for."""
+        self._polls += 1
+        if not self._rpc or self._current is None or self._polls % _RELIST_EVERY:
+            return
+        asked = (self._current.path, self._env, self._rpc)
+
+        def on_done(listed: Chosen) -> None:
+            if self._current is None or asked != (self._current.path, self._env, self._rpc):
+                return  # something else was chosen meanwhile
+            if listed.away != self._away:
+                self._on_chosen(listed)
+            elif listed.listed is not None:
+                self.relisted.emit(listed.listed)
+
+        # That it cannot be asked now is no news: what was listed last stays.
+        task.run(_inspect_and_list, *asked, done=on_done, key="relist")
+
     def _on_found(self, paths: tuple[str, ...], preferred: str) -> None:
         self.note = ""
         # One that was chosen by hand may be called anything.
@@ -104,7 +131,7 @@ class Binaries(QObject):
         self.list_changed.emit()
 
     def _on_chosen(self, chosen: Chosen) -> None:
-        self._current = chosen.binary
+        self._current, self._away = chosen.binary, chosen.away
         self._titles[chosen.binary.path] = chosen.binary.title
         self.list_changed.emit()
         self.chosen.emit(chosen)

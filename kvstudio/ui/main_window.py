@@ -141,7 +141,9 @@ class MainWindow(QMainWindow):
         self.binaries.list_changed.connect(self._show_binaries)
         self.binaries.chosen.connect(self._on_binary)
         self.binaries.failed.connect(self.banner.show_error)
+        self.binaries.relisted.connect(self.poll.set_listed)
         self.poll.polled.connect(store.set_machine)
+        self.poll.polled.connect(lambda _: self.binaries.on_polled())
 
     # Start and end -------------------------------------------------------------------------------------------------
 
