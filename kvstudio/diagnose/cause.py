@@ -1,13 +1,14 @@
 """Why a request was refused: one cause, only on what the log or the budget states."""
 
+import re
 from dataclasses import dataclass
 
 from kvstudio.budget.values import Budget
 from kvstudio.diagnose.facts import RunFacts
-from kvstudio.diagnose.failure import Group
+from kvstudio.diagnose.failure import Failure, Group
 from kvstudio.diagnose.timeline import Timeline
 from kvstudio.diagnose.values import Cause, Evidence
-from kvstudio.diagnose.where import Where
+from kvstudio.diagnose.where import Where, taken_from
 from kvstudio.units import GIB, MIB, format_bytes
 
 #: No device takes more than this in one piece: a larger request is a wrong number.
@@ -19,6 +20,7 @@ ABSURD_WEIGHTS_BYTES = 288 * GIB
 #: A device that refuses less than this does not lack this much.
 TINY_BYTES = 64 * MIB
 _HOST_ENDINGS = ("_Host",)
+_DEVICE_NUMBER = re.compile(r"\d+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +31,10 @@ class Ruling:
 
 
 def of_memory(
-    run: Timeline, group: Group, where: Where, stage: str | None, facts: RunFacts, budget: Budget | None
+    run: Timeline, found: Failure, where: Where, stage: str | None, facts: RunFacts, budget: Budget | None
 ) -> Ruling:
     """The cause of one refused request."""
+    group = found.group
     names = {m.signature.name for m in group.marks}
     if where.requested_bytes is not None and where.requested_bytes >= UNDERFLOW_BYTES:
         return Ruling(Cause.BUG, "the number asked for is no real size: an underflow, not a need")
@@ -44,7 +47,8 @@ def of_memory(
     other_reason = _other_reason(group)
     if other_reason is not None:
         return Ruling(Cause.UNSUPPORTED, f"the driver's reason is not a shortage: {other_reason}")
-    absurd = _absurd(where, stage, facts)
+    # What a second try without pipeline copies got was not beyond reason.
+    absurd = _absurd(where, stage, facts) if found.retried is None or not found.resolved else None
     if absurd is not None:
         return absurd
     if _is_host(where, names):
@@ -53,7 +57,7 @@ def of_memory(
         ruling = _by_budget(where, budget)
         if ruling is not None:
             return ruling
-    return _by_log(run, where, stage, facts, names)
+    return _by_log(run, found, where, stage, facts, names)
 
 
 def _other_reason(group: Group) -> str | None:
@@ -120,7 +124,7 @@ def _by_budget(where: Where, budget: Budget) -> Ruling | None:
     )
 
 
-def _by_log(run: Timeline, where: Where, stage: str | None, facts: RunFacts, names: set[str]) -> Ruling:
+def _by_log(run: Timeline, found: Failure, where: Where, stage: str | None, facts: RunFacts, names: set[str]) -> Ruling:
     asked = where.requested_bytes
     aborted = next(iter(run.named("user_set")), None)
     if aborted is not None and stage in ("weights", "kv", "rs", "compute", None):
@@ -128,15 +132,23 @@ def _by_log(run: Timeline, where: Where, stage: str | None, facts: RunFacts, nam
             Cause.CONFIG, "a setting given by hand kept llama.cpp from fitting itself to the free memory",
             (Evidence(aborted.line, "fitting stopped because of a setting given by hand"),),
         )  # fmt: skip
-    if asked is not None and where.name is not None:
-        others = {n: free for n, (free, _) in facts.devices.items() if n != where.name and free is not None}
-        if where.free_bytes is not None and where.free_bytes < asked and others and max(others.values()) >= asked:
-            best = max(others, key=lambda n: others[n])
-            return Ruling(Cause.PLACEMENT, f"{best} reported {format_bytes(others[best])} free")
+    shared = next(iter(run.named("other_application")), None)
+    if shared is not None:
+        return Ruling(
+            Cause.OTHER_PROCESS, "another application holds part of the device's memory",
+            (Evidence(shared.line, "memory of the device is used by another application"),),
+        )  # fmt: skip
     if stage == "rs" and (facts.n_seq_max or 0) > 1:
         line = facts.lines.get("n_seq_max") or facts.lines.get("n_parallel")
         seen = (Evidence(line, f"{facts.n_seq_max} slots, each with its own state"),) if line else ()
         return Ruling(Cause.CONFIG, f"the recurrent state is kept once per slot, and there are {facts.n_seq_max}", seen)
+    others = _left_elsewhere(run, found.group, where, facts)
+    left = where.free_bytes - where.taken_bytes if where.free_bytes is not None else None
+    if asked is not None and left is not None and left < asked:
+        if others and max(others.values()) >= asked:
+            best = max(others, key=lambda n: others[n])
+            return Ruling(Cause.PLACEMENT, f"{best} had {format_bytes(others[best])} left by the figures in the text")
+        return Ruling(Cause.CAPACITY, f"of what was free there, {format_bytes(max(0, left))} were left for it")
     if names & {"vulkan_device_lost"} and "driver_submission" not in names:
         return Ruling(Cause.UNKNOWN, "a lost device is a driver reset; memory is only one of its reasons")
     if names & _FULL or run.named("malloc_said"):
@@ -144,8 +156,34 @@ def _by_log(run: Timeline, where: Where, stage: str | None, facts: RunFacts, nam
             return Ruling(
                 Cause.CAPACITY, "so small a request means that the device was full already, or cannot be used"
             )
+        if _one_of_several(run, found, where, facts) and not others:
+            return Ruling(
+                Cause.PLACEMENT,
+                "this device is one of several and had no room left for its share; the split between them decides, and "
+                "what the others had free is not in the text",
+            )
         return Ruling(Cause.CAPACITY, "the device had no room left for it")
     return Ruling(Cause.UNKNOWN, "no line says why it was refused")
+
+
+def _left_elsewhere(run: Timeline, group: Group, where: Where, facts: RunFacts) -> dict[str, int]:
+    """Bytes the text leaves on the other devices: what was free less the buffers printed since."""
+    return {
+        name: max(0, free - taken_from(run, name, group.start))
+        for name, (free, _) in facts.devices.items()
+        if name != where.name and free is not None
+    }
+
+
+def _one_of_several(run: Timeline, found: Failure, where: Where, facts: RunFacts) -> bool:
+    """Whether the text shows that work was divided among GPUs: by the number, by names, by pipeline copies."""
+    if where.backend == "RPC":
+        return False
+    number = _DEVICE_NUMBER.search(where.name or "")
+    if number is not None and int(number[0]) > 0:
+        return True
+    siblings = {n for n in facts.devices if _DEVICE_NUMBER.sub("", n) == _DEVICE_NUMBER.sub("", where.name or "")}
+    return len(siblings) > 1 or found.retried is not None or bool(run.named("pipeline_copies"))
 
 
 #: Phrases that say the device itself had nothing left.

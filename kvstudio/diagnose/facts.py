@@ -51,6 +51,7 @@ def gather(run: Timeline) -> RunFacts:
     devices: dict[str, tuple[int | None, int | None]] = {}
     types: tuple[str | None, str | None] = (None, None)
     offloaded = None
+    n_seqs = 0
     commands: list[str] = []
     for event in run.events:
         if isinstance(event, ConfigPrinted):
@@ -61,8 +62,10 @@ def gather(run: Timeline) -> RunFacts:
         elif isinstance(event, BufferPrinted):
             if _GPU.fullmatch(event.name):
                 devices.setdefault(event.name, (None, None))
-        elif isinstance(event, CachePrinted) and event.kind == "kv":
-            types = (event.k_type or types[0], event.v_type or types[1])
+        elif isinstance(event, CachePrinted):
+            if event.kind == "kv":
+                types = (event.k_type or types[0], event.v_type or types[1])
+            n_seqs = event.seqs or n_seqs
         elif isinstance(event, OffloadPrinted):
             offloaded = (event.offloaded, event.total)
         elif isinstance(event, CommandSeen):
@@ -70,6 +73,8 @@ def gather(run: Timeline) -> RunFacts:
     for field, flags in _FLAGS.items():
         if field not in config and (value := _flag(commands, flags)):
             config[field] = value
+    if n_seqs and not config.keys() & {"n_seq_max", "n_parallel"}:
+        config["n_seq_max"] = str(n_seqs)
     return RunFacts(
         _int(config.get("n_ctx")), _int(config.get("n_ctx_train")),
         _int(config.get("n_seq_max") or config.get("n_parallel")), _int(config.get("n_ubatch")),

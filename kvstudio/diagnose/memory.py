@@ -18,7 +18,7 @@ def diagnose(run: Timeline, found: Failure, texts: Texts, facts: RunFacts, budge
     """What was asked of which device for what, why it was refused, and whether that ended the run."""
     place = where.find(run, found.group)
     at, proof = stage.of_group(run, found.group, place.name)
-    ruling = causes.of_memory(run, found.group, place, at, facts, budget)
+    ruling = causes.of_memory(run, found, place, at, facts, budget)
     memory_class = _memory_class(found, ruling.cause)
     if memory_class == "not_memory":
         at = None

@@ -96,7 +96,7 @@ def _killed(run: Timeline, key: Mark, texts: Texts, facts: RunFacts) -> Diagnosi
 def _refused(run: Timeline, key: Mark, texts: Texts, facts: RunFacts) -> Diagnosis:
     fit = key.kind is Kind.FIT
     at = _stage(run, key)
-    cause = _cause(key)
+    cause = _cause(run, key)
     device = _device(run, key, facts)
     related = run.of(Kind.REFUSAL, Kind.PLANNER, Kind.FIT, Kind.HINT)
     return Diagnosis(
@@ -113,7 +113,7 @@ def _refused(run: Timeline, key: Mark, texts: Texts, facts: RunFacts) -> Diagnos
         evidence=quoting.evidence([key, *related, *run.named("exception_text")]),
         title=_TITLES.get(cause, "Failed"),
         summary=_summary(key),
-        next_steps=_steps(key, cause, facts),
+        next_steps=_steps(key, cause, facts, _no_flash(run)),
         missing=missing.of(run, device=device, backend=None, stage=at, memory=True, has_key=True) if fit else (),
         generic_line=quoting.generic_line(run, key),
         notes=quoting.notes(run),
@@ -133,10 +133,16 @@ def _summary(key: Mark) -> str:
     return text
 
 
-def _steps(key: Mark, cause: Cause, facts: RunFacts) -> tuple[NextStep, ...]:
+def _no_flash(run: Timeline) -> bool:
+    """Whether llama.cpp says that flash attention does not work with this model or device."""
+    return bool(run.named("fa_forced_off"))
+
+
+def _steps(key: Mark, cause: Cause, facts: RunFacts, no_flash: bool) -> tuple[NextStep, ...]:
     if key.kind is Kind.FIT:
         return steps.for_memory("fit", cause, _NOWHERE, facts)
-    return steps.for_refusal(key.signature.name, facts)
+    found = steps.for_refusal(key.signature.name, facts)
+    return tuple(step for step in found if not (no_flash and "flash_attn" in step.change))
 
 
 def _planned_bytes(key: Mark) -> int | None:
@@ -157,7 +163,9 @@ def _stage(run: Timeline, key: Mark) -> str | None:
     return None
 
 
-def _cause(key: Mark) -> Cause:
+def _cause(run: Timeline, key: Mark) -> Cause:
+    if key.signature.name == "v_quant_fa" and _no_flash(run):
+        return Cause.UNSUPPORTED
     if key.kind is Kind.FIT:
         return Cause.CONFIG if "already set by user" in key.groups.get("why", "") else Cause.CAPACITY
     return Cause(key.signature.cause) if key.signature.cause else Cause.UNKNOWN

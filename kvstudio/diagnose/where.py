@@ -53,7 +53,7 @@ def find(run: Timeline, group: Group) -> Where:
     requested, exact = _requested(group)
     free, total = memory_of(run, name, group.start)
     limits = [m.event.limit_bytes for m in group.marks if isinstance(m.event, AllocationFailed) and m.event.limit_bytes]
-    taken = _taken(run, name, group.start) if free is not None else 0
+    taken = taken_from(run, name, group.start) if free is not None else 0
     return Where(name, backend, requested, exact, free, total, limits[0] if limits else None, taken)
 
 
@@ -168,7 +168,7 @@ def memory_of(run: Timeline, name: str | None, before: int | None = None) -> tup
     return free, total
 
 
-def _taken(run: Timeline, name: str | None, before: int) -> int:
+def taken_from(run: Timeline, name: str | None, before: int) -> int:
     """Bytes of buffers the log prints on a device between its last free figure and a place."""
     taken = 0
     for event in run.events[:before]:

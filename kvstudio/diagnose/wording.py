@@ -26,7 +26,7 @@ _TITLE = {
 _CAUSE_TITLE = {
     Cause.BACKEND_LIMIT: "over the backend's limit",
     Cause.CONFIG: "the settings ask for it",
-    Cause.PLACEMENT: "another device has room",
+    Cause.PLACEMENT: "the split puts too much there",
     Cause.OTHER_PROCESS: "other processes hold the memory",
 }
 

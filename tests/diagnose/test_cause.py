@@ -65,13 +65,13 @@ def test_a_cap_known_to_the_budget_is_told() -> None:
 
 
 def test_a_budget_without_figures_says_nothing() -> None:
-    assert cause(REFUSED, budget(device("CUDA1", 24, None, 20, 4))).cause is Cause.CAPACITY
+    assert cause(REFUSED, budget(device("CUDA1", 24, None, 20, 4))).cause is Cause.PLACEMENT
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (("4096.00", "4096.00"), Cause.CAPACITY),
+        (("4096.00", "4096.00"), Cause.PLACEMENT),
         (("cudaMalloc failed: out of memory", "cudaMalloc failed: the provided PTX was compiled"), Cause.UNSUPPORTED),
         (("4294967296", "2305843008391495680"), Cause.BUG),
         (("4294967296", str(128 * GIB)), Cause.CONFIG),
@@ -80,6 +80,62 @@ def test_a_budget_without_figures_says_nothing() -> None:
 )
 def test_the_log_alone(change: tuple[str, str], expected: Cause) -> None:
     assert cause(REFUSED.replace(*change)).cause is expected
+
+
+ALONE = REFUSED.replace("device 1", "device 0").replace("CUDA1", "CUDA0")
+USING = "llama_prepare_model_devices: using device CUDA{} (NVIDIA A40) (unknown id) - {} MiB free\n"
+
+
+def test_the_only_device_of_the_text_is_full() -> None:
+    assert cause(ALONE).cause is Cause.CAPACITY
+
+
+@pytest.mark.parametrize(
+    ("free", "expected"),
+    [((3000, 9000), Cause.PLACEMENT), ((3000, 3000), Cause.CAPACITY), ((9000, 3000), Cause.CAPACITY)],
+)
+def test_free_figures_of_the_text_decide_between_split_and_size(free: tuple[int, int], expected: Cause) -> None:
+    text = "".join(USING.format(n, mib) for n, mib in enumerate(free))
+    assert cause(text + ALONE).cause is expected
+
+
+def test_what_was_printed_since_no_longer_counts_as_free_elsewhere() -> None:
+    text = (
+        USING.format(0, 3000) + USING.format(1, 9000) + "load_tensors:        CUDA1 model buffer size =  6000.00 MiB\n"
+    )
+    assert cause(text + ALONE).cause is Cause.CAPACITY
+
+
+def test_a_second_try_that_worked_was_not_beyond_reason() -> None:
+    text = (
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 51748.72 MiB on device 0: cudaMalloc failed: "
+        "out of memory\n"
+        "ggml_gallocr_reserve_n_impl: failed to allocate CUDA0 buffer of size 54262464512\n"
+        "sched_reserve: compute buffer allocation failed, retrying without pipeline parallelism\n"
+        "srv    load_model: initializing, n_slots = 1\n"
+    )
+    assert cause(text).cause is Cause.PLACEMENT
+    assert cause(text.rsplit("\n", 3)[0]).cause is Cause.CONFIG
+
+
+def test_an_application_that_holds_memory_is_the_cause_where_the_text_says_so() -> None:
+    text = (
+        "Note: KoboldCpp has detected that a significant amount of GPU VRAM (5014.0 MB) is currently used by another "
+        "application.\n"
+    )
+    found = cause(text + ALONE)
+    assert found.cause is Cause.OTHER_PROCESS
+    assert 1 in [e.number for e in found.evidence]
+
+
+def test_a_model_without_flash_attention_cannot_have_it_switched_on() -> None:
+    text = (
+        "llama_init_from_model: flash_attn is not compatible with Grok - forcing off\n"
+        "llama_init_from_model: V cache quantization requires flash_attn\n"
+    )
+    found = cause(text)
+    assert found.cause is Cause.UNSUPPORTED
+    assert [step.change for step in found.next_steps] == [{"cache_type_v": "f16"}]
 
 
 def test_a_setting_that_stopped_fitting_is_the_cause() -> None:

@@ -10,6 +10,8 @@ PHRASES: dict[str, str] = {
     "working_set_warning": "ggml_metal_log_allocated_size: warning: current allocated size is greater than the "
     "recommended max working set size",
     "graph_growth": "ggml_backend_sched_alloc_splits: failed to allocate graph, reserving (backend_ids_changed = 0)",
+    "other_application": "Note: KoboldCpp has detected that a significant amount of GPU VRAM (5014.0 MB) is currently "
+    "used by another application.",
     "vulkan_no_type": "ggml_vulkan: No suitable memory type found: ErrorOutOfDeviceMemory",
     "metal_vm": "ggml_metal_host_malloc: error: vm_allocate failed",
     "metal_2023_failed": "ggml_metal_add_buffer: failed to allocate 'data            ' buffer, size = 17452.67 MB",
