@@ -162,7 +162,7 @@ def backends_of(placement: Placement, build: int) -> list[Backend]:
                 t.max_buffer_bytes,
                 offloads=t.backend not in NO_OFFLOAD,
                 reorders=t.backend == "Vulkan",
-                supports=support_of(t.backend, build),
+                supports=support_of(t.backend, build, t.max_tensor_bytes),
                 alloc_bytes=alloc_bytes_of(t),
             )
         )

@@ -18,15 +18,25 @@ _VULKAN_ATTENTION_TYPES = frozenset({F32, F16, BF16, 8, 2, 3, 6, 7, 20})
 _MAMBA2_STATES = {"Vulkan": (128, 256), "CUDA": (96, 128, 256)}
 
 
-def support_of(backend: str, build: int) -> Callable[[Tensor], bool] | None:
-    """The rule of a backend by its name prefix; None where everything is taken to run."""
+def support_of(backend: str, build: int, max_tensor_bytes: int | None = None) -> Callable[[Tensor], bool] | None:
+    """The rule of a backend by its name prefix; None where everything is taken to run.
+
+    `max_tensor_bytes` is the device's largest tensor where it is not that of a graphics card.
+    """
     if backend == "Vulkan":
-        return vulkan if build >= LARGE_TOP_K_SINCE else old_vulkan
+        rule = vulkan if build >= LARGE_TOP_K_SINCE else old_vulkan
+        if max_tensor_bytes is None or max_tensor_bytes >= VULKAN_TENSOR_LIMIT:
+            return rule
+        return lambda node: _within(node, max_tensor_bytes) and rule(node)
     return cuda if backend in ("CUDA", "ROCm", "MUSA") else None
 
 
+def _within(node: Tensor, limit: int) -> bool:
+    return node.n_bytes <= limit and all(source.n_bytes <= limit for source in node.src)
+
+
 def vulkan(node: Tensor) -> bool:
-    if node.n_bytes > VULKAN_TENSOR_LIMIT or any(s.n_bytes > VULKAN_TENSOR_LIMIT for s in node.src):
+    if not _within(node, VULKAN_TENSOR_LIMIT):
         return False
     rule = _VULKAN.get(node.op)
     return rule is None or rule(node)
