@@ -25,11 +25,14 @@ from PySide6.QtWidgets import QApplication, QScrollArea, QVBoxLayout, QWidget
 from kvstudio.advise.by_context import by_context
 from kvstudio.advise.verdict import verdict
 from kvstudio.budget.values import Budget
+from kvstudio.case.history import History
 from kvstudio.devices.values import Device, DeviceProcess
 from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import LaunchConfig
+from kvstudio.places import history_dir
 from kvstudio.ui import theme
 from kvstudio.ui.binaries import Chosen
+from kvstudio.ui.history.dialog import HistoryDialog
 from kvstudio.ui.main_window import MainWindow
 from kvstudio.ui.panels.chart_panel import CONTEXT, TABLE, ChartPanel
 from kvstudio.ui.panels.empty_page import Entry
@@ -245,8 +248,9 @@ def report() -> QWidget:
     return dialog
 
 
-def verified() -> QWidget:
+def verified() -> MainWindow:
     """A real launch of the sample: a real server, a real model, two software devices."""
+    os.environ["KVSTUDIO_DATA"] = tempfile.mkdtemp()
     window = MainWindow(Preferences(QSettings(str(Path(tempfile.mkdtemp()) / "s.ini"), QSettings.Format.IniFormat)))
     window.resize(*_SIZE)
     window.show()
@@ -254,10 +258,31 @@ def verified() -> QWidget:
     _wait(lambda: window.store.case.model is not None and window.store.case.binary is not None)
     _wait(lambda: window.store.case.machine is not None and len(window.store.case.machine.devices) > 1)
     window.store.edit({"n_ctx": 8192, "n_parallel": 2, "n_gpu_layers": 99})
-    window.launch()
-    _wait(lambda: bool(window.store.case.runs) and not window.is_running)
-    window.banner.hide()
+    _launch(window)
     return window
+
+
+def _launch(window: MainWindow) -> None:
+    """One launch to its end."""
+    before = len(window.store.case.runs)
+    window.launch()
+    _wait(lambda: len(window.store.case.runs) > before and not window.is_running)
+    window.banner.hide()
+
+
+def compared() -> QWidget:
+    """Two real launches of the sample side by side, the second with a longer context and smaller keys."""
+    window = verified()
+    window.store.edit({"n_ctx": 32768, "cache_type_k": "q8_0", "cache_type_v": "q8_0", "flash_attn": "on"})
+    _launch(window)
+    _wait(lambda: len(History(history_dir()).list().entries) == 2)
+    dialog = HistoryDialog(history_dir())
+    dialog.load((1, 2))
+    _wait(lambda: len(dialog.chosen()) == 2)
+    dialog.resize(*_SIZE)
+    window.hide()
+    _KEPT.append(window)
+    return dialog
 
 
 def empty() -> QWidget:
@@ -311,6 +336,7 @@ WHOLE: dict[str, Callable[[], QWidget]] = {
     "failed": failed,
     "report": report,
     "verified": verified,
+    "compared": compared,
     "empty": empty,
     "wizard": wizard,
 }
@@ -374,7 +400,7 @@ def main() -> int:
         make = (WHOLE | SCENES)[name]
         # The sample model lies in the real home folder.
         home = os.environ.get("HOME", "")
-        if name != "verified":
+        if name not in ("verified", "compared"):
             story.make_home()
         scene = make()
         scene.show()

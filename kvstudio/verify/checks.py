@@ -226,12 +226,12 @@ def check_generation(seen: Seen) -> Check:
     first, looked = seen.talk.first, seen.talk.looked
     if first is None:
         return Check("generation", None, "no prompt was sent")
-    says = _reply_says(first) + (f"; with a picture {_reply_says(looked)}" if looked else "")
+    says = _reply_says(first) + (f"; with a picture: {_reply_says(looked)}" if looked else "")
     return Check("generation", first.ok and (looked is None or looked.ok), says)
 
 
 def _reply_says(reply: Reply) -> str:
-    return f"{reply.endpoint}: {reply.says} in {reply.seconds:.1f} s"
+    return f"{reply.says}, {reply.seconds:.1f} s at {reply.endpoint}"
 
 
 def _generation_by_log(seen: Seen) -> Check:
@@ -246,7 +246,7 @@ def _generation_by_log(seen: Seen) -> Check:
 
 def check_repeated(seen: Seen) -> Check:
     """Repeated, concurrent and context-filling requests survived."""
-    names = {"repeated": "repeated", "concurrent": "at once", "fill": "filling the context"}
+    names = {"repeated": "in a row", "concurrent": "at once", "fill": "filling the context"}
     tried = [(names[kind], replies) for kind, replies in seen.talk.groups if kind in names and replies]
     if not tried:
         return Check("repeated", None, "; ".join(("no request was repeated", *seen.talk.left_out)))
@@ -258,5 +258,5 @@ def _group_says(name: str, replies: tuple[Reply, ...]) -> str:
     good = sum(reply.ok for reply in replies)
     bad = next((f" ({reply.says})" for reply in replies if not reply.ok), "")
     if name == "filling the context" and good:
-        return f"{name}: {replies[0].says} in {replies[0].seconds:.1f} s"
-    return f"{good} of {len(replies)} {name}{bad}"
+        return f"{name}: {_reply_says(replies[0])}"
+    return f"{good} of {len(replies)} {name} answered{bad}"

@@ -94,7 +94,7 @@ def read_reply(endpoint: str, answer: Answer, seconds: float) -> Reply:
     if not isinstance(body, dict):
         return Reply(False, endpoint, seconds, "the answer is not an object")
     tokens, prompt, text = _chat_figures(body) if endpoint == CHAT else _completion_figures(body)
-    says = f"{tokens} tokens generated after {prompt} of the prompt"
+    says = f"{prompt} prompt tokens, {tokens} generated{_rate(body.get('timings'))}"
     return Reply(tokens > 0, endpoint, seconds, says, tokens, prompt, text)
 
 
@@ -122,6 +122,14 @@ def _chat_figures(body: dict[str, Any]) -> tuple[int, int, str]:
     words = [message.get(name) for name in ("reasoning_content", "content")] if isinstance(message, dict) else []
     text = "".join(word for word in words if isinstance(word, str))
     return _count(usage.get("completion_tokens")), _count(usage.get("prompt_tokens")), text
+
+
+def _rate(timings: Any) -> str:
+    """How fast, by the server's own count; nothing for an answer too short to tell."""
+    rate = timings.get("predicted_per_second") if isinstance(timings, dict) else None
+    n = _count(timings.get("predicted_n")) if isinstance(timings, dict) else 0
+    # One token takes no time to speak of: it comes with the prompt's last batch.
+    return f" at {rate:.1f} tokens/s" if isinstance(rate, int | float) and n > 1 and rate > 0 else ""
 
 
 def _embedding_reply(body: Any, seconds: float) -> Reply:

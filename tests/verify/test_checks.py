@@ -154,7 +154,7 @@ def test_one_bad_answer_among_good_ones_counts():
     assert check_generation(seen(talk=talk)).ok
     check = check_repeated(seen(talk=talk))
     assert check.ok is False
-    assert "1 of 2 repeated (HTTP 500: Compute error.)" in check.evidence
+    assert "1 of 2 in a row answered (HTTP 500: Compute error.)" in check.evidence
     assert check_repeated(seen(talk=Talk(first=GOOD))).ok is None
 
 

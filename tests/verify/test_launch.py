@@ -196,7 +196,7 @@ def test_cancel_works_at_any_moment(tmp_path, env):
     ("broken", "outcome", "says"),
     [
         ("error", RunOutcome.STARTED, "Compute error"),
-        ("empty", RunOutcome.STARTED, "0 tokens"),
+        ("empty", RunOutcome.STARTED, "0 generated"),
         ("die", RunOutcome.FAILED, ""),
     ],
 )
@@ -234,7 +234,7 @@ def test_it_waits_while_the_model_is_still_loading(tmp_path):
 
 def test_the_context_is_filled_to_a_share(tmp_path):
     run = fake_launch(tmp_path, fill_context=0.5, n_predict=8, repeat=0, concurrent=0)
-    assert prompts_of(run)["fill"] == "2040 of a slot's 4096 tokens: 8 tokens generated after 2040 of the prompt"
+    assert prompts_of(run)["fill"] == "2040 of a slot's 4096 tokens: 2040 prompt tokens, 8 generated"
     assert run.outcome is RunOutcome.VERIFIED
 
 
@@ -260,7 +260,7 @@ def test_a_prompt_that_has_to_pass_at_once_is_cut_to_the_batch_and_that_is_said(
 
 def test_a_model_that_takes_pictures_is_shown_one(tmp_path):
     run = fake_launch(tmp_path, fake_config({"mmproj": "/m/p.gguf"}, senses="vision"), n_predict=5)
-    assert prompts_of(run)["picture"] == "5 tokens generated after 100 of the prompt"
+    assert prompts_of(run)["picture"] == "100 prompt tokens, 5 generated"
     assert "/v1/chat/completions" in {check.check: check.evidence for check in run.checks}["generation"]
     assert run.outcome is RunOutcome.VERIFIED
 
@@ -400,4 +400,4 @@ def test_each_kind_of_server_is_asked_at_its_own_endpoint(tmp_path, settings, en
     run = fake_launch(tmp_path, fake_config(settings), binary=fake_binary(flags=frozenset()))
     assert run.outcome is RunOutcome.VERIFIED, run.says
     evidence = {check.check: check.evidence for check in run.checks}
-    assert evidence["generation"].startswith(endpoint)
+    assert evidence["generation"].endswith(f" at {endpoint}")
