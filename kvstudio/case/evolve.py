@@ -160,7 +160,11 @@ def with_dry_run(budget: Budget, result: OracleResult) -> Budget:
     buffers = list(budget.buffers)
     for (device, kind), row in told.items():
         kinds = _TABLE_KINDS.get(kind, ())
-        places = [i for i, b in enumerate(buffers) if b.device == device and b.kind in kinds and device in names]
+        places = [
+            i
+            for i, b in enumerate(buffers)
+            if b.device == device and b.kind in kinds and b.context == "main" and device in names
+        ]
         for i in places:
             buffers[i] = replace(buffers[i], provenance=Provenance.MEASURED)
         if places and row.difference:

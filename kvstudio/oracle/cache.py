@@ -5,9 +5,10 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from kvstudio.budget.values import EffectiveConfig
@@ -21,10 +22,19 @@ SCHEMA = "kvstudio.oracle/1"
 _NO_MEMORY = frozenset({"host", "port", "api_key", "threads", "log_verbosity", "fit", "warmup", "cache_ram"})
 
 
+#: Variables of the child that decide which devices there are, or what their backends do.
+_DEVICE_VARIABLES = ("CUDA_", "HIP_", "ROCR_", "GGML_", "ONEAPI_", "ZE_", "MTL_", "ASCEND_", "VK_")
+
+
 def cache_key(
-    binary: Binary, model: ModelInfo, config: LaunchConfig, effective: EffectiveConfig | None, devices: Iterable[str]
+    binary: Binary,
+    model: ModelInfo,
+    config: LaunchConfig,
+    effective: EffectiveConfig | None,
+    devices: Iterable[str],
+    env: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """A name for (binary build, model, effective config, devices)."""
+    """A name for (binary build, model, effective config, devices); `env` is the child's whole environment."""
     typed = {name: value for name, value in config.typed().items() if name not in _NO_MEMORY}
     unknown = sorted(arg.tokens for arg in config.layout if arg.field is None)
     header = model.header
@@ -35,6 +45,7 @@ def cache_key(
         "config": typed,
         "unknown": unknown,
         "env": sorted(config.env),
+        "inherited": sorted(pair for pair in env.items() if pair[0].startswith(_DEVICE_VARIABLES)),
         "effective": asdict(effective) if effective is not None else None,
         "devices": list(devices),
     }

@@ -70,13 +70,13 @@ def check(
     of what a remembered result belongs to. Never raises for what the program does: `says` tells.
     """
     effective = effective or (budget.config if budget else None)
-    key = cache_key(binary, model, config, effective, devices) if cache is not None and model is not None else None
     n_embd = model.n_embd if model is not None else None
     method, argv, env = _command(config, binary)
     if method is None:
         return OracleResult(
             SERVER, (), (), f"{binary.title} has no dry run (no --fit option, no {FIT_PROGRAM} beside it)."
         )
+    key = cache_key(binary, model, config, effective, devices, env) if model is not None else None
     known = cache.get(key) if cache is not None and key is not None else None
     if known:
         rows = rows_beside(known, budget, n_embd, method)
@@ -95,6 +95,10 @@ def check(
 def verdict(rows: tuple[OracleRow, ...]) -> str:
     """How far the estimate was off, in one sentence."""
     known = [row for row in rows if row.difference is not None]
+    strange = tuple(dict.fromkeys(row.device for row in rows if row.measured is not None and row.estimated is None))
+    if known and strange:
+        used = " and ".join(strange)
+        return f"llama.cpp used {used}, which the estimate was not made for: its list of devices was another one."
     if not known:
         return "Measured; there is no estimate to compare with."
     off = [row for row in known if row.difference]

@@ -8,6 +8,13 @@ from kvstudio.units import format_mib
 
 #: Bytes of one activation, which is f32 between layers.
 _F32 = 4
+_MAIN = "main"
+#: Columns of the table by what they hold.
+_TABLE_KINDS = {
+    "model": (BufferKind.MODEL,),
+    "context": (BufferKind.KV, BufferKind.RS),
+    "compute": (BufferKind.COMPUTE,),
+}
 
 
 def rows_beside(
@@ -57,7 +64,7 @@ def _device_row(
     n_embd: int | None,
 ) -> OracleRow:
     value: int = getattr(row, kind)
-    estimated = _estimated(place, kind)
+    estimated = _estimated(budget, place, kind)
     if kind != "compute":
         return OracleRow(row.name, kind, value, STEP_BYTES - 1, estimated)
     if n_devices > 1:
@@ -104,7 +111,8 @@ def _host_rows(host: list[Measured], budget: Budget | None) -> tuple[OracleRow, 
     slack = len(host) * STEP_BYTES - 1
     place = budget.host if budget else None
     model, context, compute = (
-        OracleRow(HOST, kind, sum(getattr(row, kind) for row in host), slack, _estimated(place, kind)) for kind in KINDS
+        OracleRow(HOST, kind, sum(getattr(row, kind) for row in host), slack, _estimated(budget, place, kind))
+        for kind in KINDS
     )
     return (_mapped(model, host, budget), context, compute)
 
@@ -114,7 +122,11 @@ def _mapped(row: OracleRow, host: list[Measured], budget: Budget | None) -> Orac
 
     So where the rest of the host's weights agrees, the mapped part may be larger by whatever lies in between.
     """
-    weights = [b for b in budget.buffers if b.device is None and b.kind is BufferKind.MODEL] if budget else []
+    weights = (
+        [b for b in budget.buffers if b.device is None and b.kind is BufferKind.MODEL and b.context == _MAIN]
+        if budget
+        else []
+    )
     mapped = sum(b.bytes or 0 for b in weights if b.name.endswith("_Mapped"))
     if not mapped:
         return row
@@ -130,11 +142,11 @@ def _mapped(row: OracleRow, host: list[Measured], budget: Budget | None) -> Orac
     return replace(row, slack=max(row.slack, mapped - own + row.slack), note=note)
 
 
-def _estimated(place: DeviceBudget | None, kind: str) -> int | None:
-    if place is None:
+def _estimated(budget: Budget | None, place: DeviceBudget | None, kind: str) -> int | None:
+    """The main context's bytes: llama.cpp's table holds no draft model, projector or adapter."""
+    if budget is None or place is None:
         return None
-    return {
-        "model": place.model_bytes,
-        "context": place.kv_bytes + place.rs_bytes,
-        "compute": place.compute_bytes,
-    }[kind]
+    device = None if place is budget.host else place.name
+    kinds = _TABLE_KINDS[kind]
+    mine = (b for b in budget.buffers if b.device == device and b.context == _MAIN and b.kind in kinds)
+    return sum(buffer.bytes or 0 for buffer in mine)

@@ -5,10 +5,12 @@ import stat
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
 
+from kvstudio.budget.values import Buffer, BufferKind, Provenance
 from kvstudio.header.values import Header
 from kvstudio.model.values import ModelInfo
 from kvstudio.oracle import check as oracle
@@ -16,7 +18,8 @@ from kvstudio.oracle.cache import OracleCache, cache_key
 from kvstudio.oracle.read import TableReader
 from kvstudio.oracle.values import Measured, OracleRow
 from tests.fakes.launches import fake_binary, fake_config
-from tests.verify.budgets import budget_of, effective
+from tests.verify.budgets import budget_of as sums_of
+from tests.verify.budgets import effective
 
 MIB = 1 << 20
 
@@ -42,6 +45,18 @@ def header_defaults():
         for name, field in Header.__dataclass_fields__.items()
         if field.default is MISSING and field.default_factory is MISSING
     }
+
+
+def budget_of(config=None, **places):
+    """A budget with one buffer per size."""
+    made = sums_of(config=config, **places)
+    buffers = tuple(
+        Buffer(place.name, None if place is made.host else place.name, kind, size, Provenance.EXACT, "")
+        for place in (*made.devices, made.host)
+        for kind in BufferKind
+        if (size := place.of(kind))
+    )
+    return replace(made, buffers=buffers)
 
 
 def rows_of(result):
@@ -102,6 +117,31 @@ def test_whatever_changes_a_buffer_changes_the_key_and_the_port_does_not():
         cache_key(binary, model, config, effective(), ("A", "B")),
     ]
     assert len({key, *others}) == 7
+
+
+def test_an_inherited_variable_that_hides_devices_changes_the_key_and_others_do_not():
+    model, config, binary = a_model(), fake_config(), fake_binary()
+
+    def key(**env):
+        return cache_key(binary, model, config, effective(), ("A",), env)
+
+    assert key(GGML_VK_VISIBLE_DEVICES="0") != key(GGML_VK_VISIBLE_DEVICES="0,0")
+    assert key(CUDA_VISIBLE_DEVICES="1") != key()
+    assert key(LANG="de", PWD="/a") == key()
+
+
+def test_a_projector_is_no_part_of_the_table():
+    budget = budget_of(Vulkan0={"model": 35 * MIB + 7, "kv": 10 * MIB, "rs": MIB, "compute": 33 * MIB},
+                       host={"model": 170 * MIB, "compute": 14 * MIB})  # fmt: skip
+    more = Buffer("Vulkan0", "Vulkan0", BufferKind.MODEL, 800 * MIB, Provenance.EXACT, "", "mmproj")
+    place = replace(budget.devices[0], model_bytes=835 * MIB + 7)
+    budget = replace(budget, devices=(place,), buffers=(*budget.buffers, more))
+    assert "agrees: 6 of 6" in oracle.check(fake_config(), fake_binary(), budget=budget).says
+
+
+def test_a_device_the_estimate_knows_nothing_of_is_said():
+    result = oracle.check(fake_config(), fake_binary(), budget=budget_of(host={"model": 170 * MIB}))
+    assert result.says.startswith("llama.cpp used Vulkan0, which the estimate was not made for")
 
 
 def test_a_broken_cache_file_is_as_good_as_none(tmp_path):
