@@ -41,6 +41,36 @@ def read(library: Any = None) -> NvmlReading:
         _try(nvml.nvmlShutdown)
 
 
+class UsedMemory:
+    """Used bytes by PCI id, asked again and again: NVML stays open in between, for opening it takes far longer than
+    the answer. Cards it does not know are left out; without NVML there are none."""
+
+    def __init__(self, library: Any = None) -> None:
+        self._nvml: Any = None
+        self._cards: dict[str, Any] = {}
+        nvml, _ = _try(lambda: import_module("pynvml")) if library is None else (library, None)
+        if nvml is None or _try(nvml.nvmlInit)[1] is not None:
+            return
+        self._nvml = nvml
+        count, _ = _try(nvml.nvmlDeviceGetCount)
+        for index in range(int(count or 0)):
+            handle, _ = _try(partial(nvml.nvmlDeviceGetHandleByIndex, index))
+            info, _ = _try(partial(nvml.nvmlDeviceGetPciInfo, handle))
+            pci = pci_id(info.busId) if handle is not None and info is not None else None
+            if pci is not None:
+                self._cards[pci] = handle
+
+    def __call__(self) -> dict[str, int]:
+        asked = {pci: _try(partial(self._nvml.nvmlDeviceGetMemoryInfo, card))[0] for pci, card in self._cards.items()}
+        return {pci: int(memory.total - memory.free) for pci, memory in asked.items() if memory is not None}
+
+    def close(self) -> None:
+        """Let go of NVML; may be called again."""
+        if self._nvml is not None:
+            _try(self._nvml.nvmlShutdown)
+            self._nvml, self._cards = None, {}
+
+
 def pci_id(bus_id: str | bytes) -> str | None:
     """`0000:01:00.0` of NVML's `00000000:01:00.0`."""
     text = bus_id.decode("ascii", "replace") if isinstance(bus_id, bytes) else bus_id

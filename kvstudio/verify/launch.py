@@ -100,8 +100,8 @@ class _Launch:
         self._next_sample = 0.0
         self._talked_at = 0.0
         self._resident: memory.Resident | None = None
-        self._counter = memory.counter_for(machine)
-        self._used_before = dict(self._counter())
+        self._counter = memory.Counter(machine)
+        self._used_before = self._counter()
         self._stop_talk = threading.Event()
         self._started_at = time.time()
         env = child_env(self._tested.env, binary)
@@ -136,6 +136,7 @@ class _Launch:
                 self._show(on_lines, on_phase)
             finally:
                 self._stop_talk.set()
+                self._counter.close()
         if talker.ident is not None:
             talker.join(JOIN_S)
         end = self._runner.end
@@ -174,7 +175,7 @@ class _Launch:
         if self._resident is None and self._runner.pid is not None:
             self._resident = memory.Resident(self._runner.pid)
         held = self._resident.bytes() if self._resident is not None else None
-        point = memory.sample(now, held, self._counter, self._watch.printed_per_device())
+        point = memory.sample(now, held, self._counter(), self._watch.printed_per_device())
         self._samples.append(point)
         if len(self._samples) > MAX_SAMPLES:
             self._samples = self._samples[::2]

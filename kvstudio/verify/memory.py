@@ -1,43 +1,62 @@
 """The memory of a running launch: what its process holds of RAM, and what drivers count per device."""
 
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import psutil
 
 from kvstudio.devices import nvml, sysfs
-from kvstudio.devices.values import Device, Machine
+from kvstudio.devices.values import Machine
 from kvstudio.verify.values import MemorySample, PrintedBuffer
 
 HOST = "Host"
-#: Used bytes by device name, for devices whose driver counts them.
-Counter = Callable[[], Mapping[str, int]]
 
 
-def no_counter() -> Mapping[str, int]:
-    """For machines whose drivers count nothing."""
-    return {}
+class Driver(Protocol):
+    """Counts memory by PCI id, whoever uses it."""
+
+    def __call__(self) -> Mapping[str, int]: ...
+
+    def close(self) -> None: ...
 
 
-def _nvidia_cards() -> tuple[Device, ...]:
-    return nvml.read().devices
+class AmdDriver:
+    """The amdgpu driver, which writes its count into files."""
+
+    def __call__(self) -> Mapping[str, int]:
+        cards = ((card.pci_id, card.used_bytes) for card in sysfs.read_amd())
+        return {pci: used for pci, used in cards if pci is not None and used is not None}
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
-#: Drivers that count memory, whoever uses it; cards are told apart by their place on the bus.
-DRIVERS: tuple[Callable[[], tuple[Device, ...]], ...] = (_nvidia_cards, sysfs.read_amd)
+#: Drivers that can be asked while a launch runs; cards are told apart by their place on the bus.
+DRIVERS: tuple[Callable[[], Driver], ...] = (nvml.UsedMemory, AmdDriver)
 
 
-def counter_for(machine: Machine | None, drivers: tuple[Callable[[], tuple[Device, ...]], ...] = DRIVERS) -> Counter:
-    """A counter for the devices whose driver can be asked while a launch runs; asks only drivers that answer now."""
-    names = {d.pci_id: d.name for d in (machine.devices if machine else ()) if d.pci_id is not None}
-    if not names:
-        return no_counter
-    answering = [ask for ask in drivers if any(card.pci_id in names for card in ask())]
+class Counter:
+    """Used bytes by device name, for the devices of `machine` whose driver counts them; asks only drivers that do."""
 
-    def count() -> Mapping[str, int]:
-        cards = (card for ask in answering for card in ask())
-        return {names[c.pci_id]: c.used_bytes for c in cards if c.pci_id in names and c.used_bytes is not None}
+    def __init__(self, machine: Machine | None, drivers: tuple[Callable[[], Driver], ...] = DRIVERS) -> None:
+        self._names = {d.pci_id: d.name for d in (machine.devices if machine else ()) if d.pci_id is not None}
+        self._drivers: list[Driver] = []
+        for start in drivers if self._names else ():
+            driver = start()
+            if driver().keys() & self._names.keys():
+                self._drivers.append(driver)
+            else:
+                driver.close()
 
-    return count if answering else no_counter
+    def __call__(self) -> dict[str, int]:
+        counts = (count for driver in self._drivers for count in driver().items())
+        return {self._names[pci]: used for pci, used in counts if pci in self._names}
+
+    def close(self) -> None:
+        """No more questions."""
+        for driver in self._drivers:
+            driver.close()
+        self._drivers = []
 
 
 class Resident:
@@ -73,12 +92,12 @@ def _resident(process: psutil.Process) -> int:
     return size
 
 
-def sample(time_s: float, held: int | None, counter: Counter, printed: Mapping[str, int]) -> MemorySample:
-    """One point of the trace: a counter's figure where there is one, else the buffers printed so far.
+def sample(time_s: float, held: int | None, counted: Mapping[str, int], printed: Mapping[str, int]) -> MemorySample:
+    """One point of the trace: a driver's figure where there is one, else the buffers printed so far.
 
     `held`: resident bytes of the launched processes.
     """
-    used = {**printed, **counter()}
+    used = {**printed, **counted}
     if held is not None:
         used[HOST] = held
     return MemorySample(time_s, tuple(sorted(used.items())))

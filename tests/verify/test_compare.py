@@ -1,8 +1,7 @@
 """Estimated beside measured, and what no buffer explains."""
 
-from kvstudio.devices.values import Device, Machine
 from kvstudio.verify.compare import compare_buffers
-from kvstudio.verify.memory import counter_for, learned_overhead, peaks
+from kvstudio.verify.memory import learned_overhead, peaks
 from kvstudio.verify.values import MemorySample, PrintedBuffer
 from tests.verify.budgets import budget_of
 
@@ -40,34 +39,6 @@ def test_memory_that_no_buffer_explains_is_overhead_where_a_driver_counts():
     assert learned_overhead({"Vulkan0": 300}, {"Vulkan0": 1500}, BUFFERS) == (("Vulkan0", 200),)
     assert learned_overhead({}, {}, BUFFERS) == (("Vulkan0", None),)
     assert learned_overhead({"Vulkan0": 300}, {"Vulkan0": 400}, BUFFERS) == (("Vulkan0", 0),)
-
-
-def test_drivers_are_asked_by_the_cards_place_on_the_bus():
-    used = iter((100, 700, 300))
-    asked = []
-
-    def cards():
-        asked.append(1)
-        return (Device("CUDA0", "CUDA", total_bytes=1000, free_bytes=1000 - next(used), pci_id="0000:01:00.0"),)
-
-    def silent():
-        return ()
-
-    machine = Machine(
-        (Device("Vulkan1", "Vulkan", pci_id="0000:01:00.0"), Device("Vulkan0", "Vulkan")), Device("Host", "CPU")
-    )
-    count = counter_for(machine, (silent, cards))
-    assert [count(), count()] == [{"Vulkan1": 700}, {"Vulkan1": 300}]
-    assert counter_for(Machine((Device("Vulkan0", "Vulkan"),), Device("Host", "CPU")), (cards,))() == {}
-    assert len(asked) == 3
-
-
-def test_a_card_that_vanishes_is_no_longer_counted():
-    answers = [(Device("CUDA0", "CUDA", total_bytes=10, free_bytes=4, pci_id="p"),), ()]
-    count = counter_for(
-        Machine((Device("CUDA0", "CUDA", pci_id="p"),), Device("Host", "CPU")), (lambda: answers.pop(0),)
-    )
-    assert count() == {}
 
 
 def test_the_peak_is_the_largest_sample_and_the_systems_own_record():
