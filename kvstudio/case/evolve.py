@@ -15,11 +15,12 @@ from kvstudio.verify.values import Run, RunOutcome
 
 if TYPE_CHECKING:
     from kvstudio.advise.by_context import ContextView
+    from kvstudio.budget.extras import Extras
     from kvstudio.budget.fit_values import FitResult
 
 #: Changes after which the budget is another one.
 _BUDGET_INPUTS = frozenset(
-    {"config", "model", "machine", "what_if", "chosen", "binary", "runs", "checked", "remembered"}
+    {"config", "model", "machine", "what_if", "chosen", "binary", "runs", "checked", "remembered", "extras"}
 )
 #: Changes after which other fixes would help.
 _FIX_INPUTS = _BUDGET_INPUTS | {"diagnosis"}
@@ -54,11 +55,10 @@ def budget_of(case: Case) -> Budget | None:
     if case.model is None:
         return None
     from kvstudio.budget.estimate import estimate
-    from kvstudio.budget.extra_files import read_extras
 
     host = case.machine.host if case.machine is not None else None
     learned = learned_overhead(case)
-    extras = read_extras(case.config)
+    extras = extras_of(case)
     budget = estimate(case.model, case.config, case.chosen_devices, host, build_of(case), learned, extras)
     run = _measuring_run(case)
     if run is not None:
@@ -88,11 +88,10 @@ def fit_of(case: Case) -> "FitResult | None":
     """What llama.cpp's own `-fit` would change before it loads; None without a model."""
     if case.model is None or case.config.fit is False:
         return None
-    from kvstudio.budget.extra_files import read_extras
     from kvstudio.budget.fit import fit
 
     host = case.machine.host if case.machine is not None else None
-    learned, extras = learned_overhead(case), read_extras(case.config)
+    learned, extras = learned_overhead(case), extras_of(case)
     return fit(case.model, case.config, case.chosen_devices, host, build_of(case), learned, case.budget, extras)
 
 
@@ -101,12 +100,11 @@ def context_view(case: Case) -> "ContextView":
     from kvstudio.advise.by_context import by_context
     from kvstudio.advise.choices import choices
     from kvstudio.budget.estimate import estimate
-    from kvstudio.budget.extra_files import read_extras
 
     assert case.model is not None and case.budget is not None
     model = case.model
     host = case.machine.host if case.machine is not None else None
-    build, learned, extras = build_of(case), learned_overhead(case), read_extras(case.config)
+    build, learned, extras = build_of(case), learned_overhead(case), extras_of(case)
 
     def at(config: LaunchConfig) -> Budget:
         return estimate(model, config, case.chosen_devices, host, build, learned, extras)
@@ -119,6 +117,16 @@ def context_view(case: Case) -> "ContextView":
 
     view = by_context(at, case.config, case.budget, model.n_ctx_train, largest)
     return replace(view, choices=choices(at, case.config, case.budget, model.n_ctx_train))
+
+
+def extras_of(case: Case) -> "Extras":
+    """The other files of the launch: as the case has them, else read now."""
+    if case.extras is not None:
+        read: Extras = case.extras
+        return read
+    from kvstudio.budget.extra_files import read_extras
+
+    return read_extras(case.config)
 
 
 def build_of(case: Case) -> int | None:

@@ -15,12 +15,12 @@ from kvstudio.model.describe import describe
 SCHEMA = "kvstudio.case/1"
 SUFFIX = ".kvcase"
 #: Worked out from the rest, so not kept.
-_DERIVED = ("budget", "fixes", "fitted", "remembered")
+_DERIVED = ("budget", "fixes", "fitted", "remembered", "extras")
 
 
 def to_json(case: Case) -> dict[str, Any]:
     """The case as plain values, with its schema's name."""
-    plain: dict[str, Any] = to_plain(case.replace(model=None, budget=None, fixes=(), fitted=None))
+    plain: dict[str, Any] = to_plain(case.replace(model=None, budget=None, fixes=(), fitted=None, extras=None))
     for name in _DERIVED:
         del plain[name]
     # A model is its header: everything else about it is described again, by the rules of the version that opens it.

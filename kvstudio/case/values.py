@@ -32,6 +32,7 @@ class Case:
 
     `devices` are all known ones in llama.cpp's order; `chosen` names those that are ticked. `log` and `diagnosis`
     belong to the log on screen: the last run's, or one that was dropped. A what-if device hides a live one of its name.
+    `extras` (`budget.extras.Extras`) are the other files of the launch, already read; None: read with each budget.
     """
 
     config: LaunchConfig = field(default_factory=LaunchConfig)
@@ -50,6 +51,7 @@ class Case:
     diagnosis: Diagnosis | None = None
     note: str = ""
     checked: Checked | None = None
+    extras: Any = None
 
     @property
     def devices(self) -> tuple[Device, ...]:

@@ -1,5 +1,6 @@
 """What the window has done away from its thread: probing devices, asking llama.cpp, finding models; values out."""
 
+from kvstudio.case import opening
 from kvstudio.case.values import Case
 from kvstudio.devices.values import Machine
 from kvstudio.oracle.values import OracleResult
@@ -43,5 +44,24 @@ def find_models() -> tuple[tuple[Entry, ...], int]:
 
 
 def import_work_page() -> None:
-    """Read the modules of the page with the panels, so that building it is all that is left to do."""
+    """Read the modules of the page with the panels and of what it shows, so that building it is all that is left."""
     import kvstudio.ui.work_page  # noqa: F401
+
+    _import_budget()
+
+
+def open_path(path: str) -> opening.Opened:
+    """Read a file or folder, and whatever it takes to show it."""
+    _import_budget()
+    return opening.open_path(path)
+
+
+def open_text(text: str) -> opening.Opened:
+    """Read a pasted command line, path or log, and whatever it takes to show it."""
+    _import_budget()
+    return opening.open_text(text)
+
+
+def _import_budget() -> None:
+    import kvstudio.budget.estimate
+    import kvstudio.launch.argv  # noqa: F401

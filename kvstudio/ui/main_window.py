@@ -66,6 +66,7 @@ class MainWindow(QMainWindow):
             min(theme.px(_LEAST_SIZE[0]), screen.width()), min(theme.px(_LEAST_SIZE[1]), screen.height())
         )
         self._work: WorkPage | None = None
+        self._half_made: WorkPage | None = None
         self._build()
         self._wire()
         menus.build(self)
@@ -101,14 +102,33 @@ class MainWindow(QMainWindow):
     def work(self) -> "WorkPage":
         """The page with the panels; building it is put off until it is wanted."""
         if self._work is None:
-            from kvstudio.ui.work_page import WorkPage
-
-            self._work = WorkPage(self)
+            while self._make_next():
+                pass
+            self._work, self._half_made = self._half_made, None
+            assert self._work is not None
             self.pages.addWidget(self._work)
             self._work.fit(self.width(), self.height())
             self._work.show_case(None, self.store.case)
             self._show_state()
         return self._work
+
+    def _make_next(self) -> bool:
+        """Build one more part of the page with the panels; False when all are there."""
+        if self._half_made is None:
+            from kvstudio.ui.work_page import WorkPage
+
+            self._half_made = WorkPage(self)
+            return True
+        return self._half_made.make_next()
+
+    def _make_ahead(self) -> None:
+        """A part in each turn of the event loop, so that none of them is long."""
+        if self._shut or self._work is not None:
+            return
+        if self._make_next():
+            QTimer.singleShot(0, self._make_ahead)
+        else:
+            _ = self.work
 
     @property
     def is_running(self) -> bool:
@@ -167,7 +187,7 @@ class MainWindow(QMainWindow):
         self.empty.show_sample(sample.is_available())
         task.run(background.import_work_page, done=lambda _: None, failed=lambda _: None, key="import")
         # By the time a file is chosen, the page it needs is there.
-        QTimer.singleShot(_BUILD_AHEAD_MS, lambda: self.work if not self._shut else None)
+        QTimer.singleShot(_BUILD_AHEAD_MS, self._make_ahead)
 
     def shut_down(self) -> None:
         """Stop what runs; called once, at the end."""
@@ -288,10 +308,13 @@ class MainWindow(QMainWindow):
         self.banner.hide()
 
     def _open_recent(self, path: str) -> None:
-        if not os.path.exists(path):
-            self.preferences.forget(path)
-            self._show_recent()
         self.open_paths((path,))
+        task.run(os.path.exists, path, done=lambda there: None if there else self._forget(path))
+
+    def _forget(self, path: str) -> None:
+        """A file that is gone leaves the list of recent ones; opening it says so."""
+        self.preferences.forget(path)
+        self._show_recent()
 
     def _clear_recent(self) -> None:
         self.preferences.clear_recent()

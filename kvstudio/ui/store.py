@@ -16,7 +16,7 @@ from kvstudio.errors import KvStudioError
 from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
-from kvstudio.ui import choosing
+from kvstudio.ui import background, choosing
 from kvstudio.ui.undo import Steps
 from kvstudio.units import format_bytes
 from kvstudio.work import task
@@ -57,6 +57,8 @@ class Store(QObject):
         self._fixes_for: LaunchConfig | None = None
         self._fixes = task.Latest(_fixes_of, self._on_fixes, self.failed.emit)
         self.destroyed.connect(self._fixes.drop)
+        self._extras = task.Latest(_extras_of, self._on_extras, self.failed.emit)
+        self.destroyed.connect(self._extras.drop)
         self._live: dict[str, Any] = {}
         self._live_timer = QTimer(self)
         self._live_timer.setSingleShot(True)
@@ -87,12 +89,12 @@ class Store(QObject):
         """Read a file or folder in the background, then show it; the case stays as it was when that fails."""
         self.busy_changed.emit(f"Reading {Path(path).name}…")
         key = "open" if alone else f"open {path}"
-        task.run(opening.open_path, path, done=self._on_opened, failed=self._on_open_failed, key=key)
+        task.run(background.open_path, path, done=self._on_opened, failed=self._on_open_failed, key=key)
 
     def open_text(self, text: str) -> None:
         """Open a pasted command line, path or log."""
         self.busy_changed.emit("Reading…")
-        task.run(opening.open_text, text, done=self._on_opened, failed=self._on_open_failed, key="open")
+        task.run(background.open_text, text, done=self._on_opened, failed=self._on_open_failed, key="open")
 
     def _on_open_failed(self, error: KvStudioError) -> None:
         self.busy_changed.emit("")
@@ -177,11 +179,10 @@ class Store(QObject):
         if loaded.machine is not None and not choosing.same_devices(loaded.machine, machine):
             # The case was made elsewhere: its devices stay as what-if ones beside this machine's.
             loaded = loaded.replace(what_if=choosing.without_doubles(loaded.machine.devices + loaded.what_if))
-        new = evolving.evolve_budget(
-            loaded.replace(machine=machine, binary=self._case.binary, remembered=self._case.remembered),
-            config=loaded.config,
-        )
+        kept = {"machine": machine, "binary": self._case.binary, "remembered": self._case.remembered}
+        new = evolving.evolve_budget(loaded.replace(**kept), extras=_not_yet_read(loaded.config))
         self._show(new)
+        self._read_extras()
         title = new.model.name if new.model else Path(what.path).name
         self.opened.emit((what.path, "case", Path(what.path).name, f"case, {title}"))
 
@@ -355,6 +356,10 @@ class Store(QObject):
         self._show(evolving.evolve_budget(back, config=back.config))
 
     def _replace(self, undo: bool, tag: str | None = None, **changes: Any) -> None:
+        config = changes.get("config", self._case.config)
+        other_files = _other_files(config) != _other_files(self._case.config)
+        if other_files:
+            changes["extras"] = _not_yet_read(config)
         try:
             new = evolving.evolve_budget(self._case, **changes)
         except KvStudioError as error:
@@ -363,6 +368,8 @@ class Store(QObject):
         if undo:
             self._steps.remember(self._case, tag)
         self._show(new)
+        if other_files:
+            self._read_extras()
 
     def _show(self, new: Case) -> None:
         old, self._case = self._case, new
@@ -371,6 +378,17 @@ class Store(QObject):
         # While a drag goes on they would compete with it for the processor, and be old at once.
         if changed and not self.is_dragging:
             self._fix_timer.start()
+
+    # Other files of the launch are read in the background -------------------------------------------------------------
+
+    def _read_extras(self) -> None:
+        if _other_files(self._case.config):
+            self._extras.ask(self._case.config)
+
+    def _on_extras(self, found: tuple[LaunchConfig, Any]) -> None:
+        asked, extras = found
+        if _other_files(asked) == _other_files(self._case.config):
+            self._replace(undo=False, extras=extras)
 
     # Fixes come a moment later ------------------------------------------------------------------------------------
 
@@ -392,6 +410,26 @@ def _fixes_of(case: Case) -> tuple[Case, Any, Any]:
 
 
 _FIELDS = tuple(LaunchConfig.__dataclass_fields__.keys() - {"program", "model_path", "env", "layout", "build"})
+
+
+def _other_files(config: LaunchConfig) -> tuple[Any, ...]:
+    """Draft model, projector and adapters that the settings name."""
+    return tuple(filter(None, (config.model_draft, config.mmproj, *config.lora_paths)))
+
+
+def _not_yet_read(config: LaunchConfig) -> Any:
+    """What a budget is worked out with until the other files are read: None where there are none to read."""
+    if not _other_files(config):
+        return None
+    from kvstudio.budget.extras import NO_EXTRAS
+
+    return NO_EXTRAS
+
+
+def _extras_of(config: LaunchConfig) -> tuple[LaunchConfig, Any]:
+    from kvstudio.budget.extra_files import read_extras
+
+    return config, read_extras(config)
 
 
 def model_line(model: ModelInfo) -> str:

@@ -1,5 +1,6 @@
 """The page with a model or a log on it: model and devices, chart and command, settings, and the run below."""
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -45,25 +46,39 @@ DRY_RUN = "dry run"
 
 
 class WorkPage(QWidget):
-    """Built when it is first needed: nothing of it is in the first window."""
+    """Built when it is first needed, part by part with `make_next`: nothing of it is in the first window."""
 
     def __init__(self, window: "MainWindow") -> None:
         super().__init__()
         self._store = window.store
         self._banner = window.banner
         self._low = self._shared_by_hand = False
+        self._making = self._parts(window)
+
+    def make_next(self) -> bool:
+        """Build the next part; False when the page was whole already."""
+        return next(self._making, None) is not None
+
+    def _parts(self, window: "MainWindow") -> Iterator[QWidget]:
         self.model_panel = ModelPanel()
         self.devices_panel = DevicesPanel()
+        yield self.devices_panel
         self.chart = ChartPanel()
+        yield self.chart
         self.command = CommandPanel()
+        yield self.command
         self.settings = SettingsPanel()
+        yield self.settings
         self.run_panel = RunPanel()
+        yield self.run_panel
         self._build()
+        yield self.splitter
         self._context = task.Latest(evolving.context_view, self.chart.show_context, self._banner.show_error)
         self.launching = Launching(self._store, self.run_panel, history_dir(), parent=self)
         self._wire(window)
         self.launching.options = window.preferences.launch_options
         self.launching.recall()
+        yield self
 
     def _build(self) -> None:
         ground = Surface()
