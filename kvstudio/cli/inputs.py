@@ -125,6 +125,10 @@ def choose_binary(config: LaunchConfig) -> Binary | None:
     return programs.inspect(path, data_dir()) if path else None
 
 
+_RPC = "RPC server"
+_NO_LIST = "the program does not list its devices"
+
+
 def live_machine(
     binary: Binary | None, env: tuple[tuple[str, str], ...] = (), rpc: tuple[str, ...] | None = None
 ) -> Machine:
@@ -134,13 +138,13 @@ def live_machine(
     """
     listed, notes = None, []
     away = unreachable(rpc) if rpc else ()
-    notes += [f"RPC server {server}: {reason}" for server, reason in away]
+    notes += [f"{_RPC} {server}: {reason}" for server, reason in away]
     if binary is not None:
         try:
             answering = tuple(s for s in rpc or () if s not in dict(away))
             listed = list_devices(binary, env, rpc=answering)
         except KvStudioError as error:
-            notes.append(error.message)
+            notes.append(f"{_NO_LIST}: {error.message}")
     machine = probe(listed)
     return replace(machine, notes=(*machine.notes, *notes)) if notes else machine
 
@@ -177,7 +181,7 @@ def gather(args: argparse.Namespace, *, need_binary: bool = False) -> Inputs:
         return Inputs(config, model, devices, host, None, binary, build)
     machine = live_machine(binary, config.env, config.rpc)
     for note in machine.notes:
-        if note.startswith("RPC server "):
+        if note.startswith((_RPC, _NO_LIST)):
             message(f"warning: {note}")
     learned = overhead.load(data_dir()).of(machine.devices, build) or None
     return Inputs(config, model, machine.devices, machine.host, machine, binary, build, learned)

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kvstudio.cli import main
+from kvstudio.cli import inputs, main
+from kvstudio.errors import LaunchError
+from tests.fakes.launches import fake_binary
 
 TINY = str(Path(__file__).parent.parent / "data" / "headers" / "tiny.gguf")
 TWO = ("--device", "CUDA0=24GiB/20GiB", "--device", "CUDA1=8GiB")
@@ -240,6 +242,16 @@ def test_fix_by_budget_alone_launches_nothing_and_ends(capsys):
     assert found["root_cause"]["variable"] in ("n_ctx", "cache_type_k")
     for row in found["runs"]:
         assert len(row["change"]) <= 1
+
+
+def test_a_program_that_does_not_list_its_devices_is_said(capsys, monkeypatch):
+    def fails(*_, **__):
+        raise LaunchError("it crashed")
+
+    monkeypatch.setattr(inputs, "choose_binary", lambda config: fake_binary())
+    monkeypatch.setattr(inputs, "list_devices", fails)
+    _, _, err = run(capsys, "budget", "--", "llama-server", "-m", TINY, "-c", "512")
+    assert "warning: the program does not list its devices: it crashed" in err
 
 
 def test_the_same_process_answers_many_times(capsys):

@@ -345,7 +345,9 @@ class BudgetBars(QWidget):
         painter.setFont(theme.font(Step.BODY, Weight.DemiBold))
         painter.setPen(current.ink)
         metrics = QFontMetricsF(painter.font())
-        name = metrics.elidedText(self._called.get(row.values.name, row.values.name), Qt.TextElideMode.ElideMiddle, room)
+        name = metrics.elidedText(
+            self._called.get(row.values.name, row.values.name), Qt.TextElideMode.ElideMiddle, room
+        )
         painter.drawText(QRectF(0, first, room, 19), middle, name)
         painter.setFont(theme.font(Step.CAPTION))
         painter.setPen(current.muted)
@@ -401,13 +403,14 @@ def bracket_words(kind: BufferKind, row: Row) -> str:
     failure = row.bracket.failure if row.bracket else row.values.failure
     if failure is None:
         return ""
-    asked = format_room(failure.bytes)
+    many, name, asked = kind is BufferKind.MODEL, text.kind_name(kind), format_room(failure.bytes)
     if failure.limit_bytes is not None:
-        limit = format_room(failure.limit_bytes)
-        return text.tr("{} asks for {}, one allocation may be {}").format(text.kind_name(kind), asked, limit)
-    return text.tr("{} asks for {}, {} are free").format(
-        text.kind_name(kind), asked, format_room(failure.free_bytes or 0)
-    )
+        limited = text.tr("{} asks for {}, one allocation may be {}")
+        if many:
+            limited = text.tr("{} ask for {}, one allocation may be {}")
+        return limited.format(name, asked, format_room(failure.limit_bytes))
+    short = text.tr("{} ask for {}, {} are free") if many else text.tr("{} asks for {}, {} are free")
+    return short.format(name, asked, format_room(failure.free_bytes or 0))
 
 
 def room_words(free: float | None) -> str:

@@ -3,7 +3,7 @@
 import pytest
 from PySide6.QtCore import QPoint, Qt
 
-from kvstudio.budget.values import BufferKind
+from kvstudio.budget.values import BufferKind, FirstFailure
 from kvstudio.ui.widgets.bar_geometry import BAR_HEIGHT
 from kvstudio.ui.widgets.budget_bars import BudgetBars, bracket_words, room_words
 from kvstudio.ui.widgets.legend import Legend, kinds_of
@@ -95,6 +95,16 @@ def test_room_is_said_in_words():
 def test_the_bracket_says_what_was_asked_and_what_was_there(bars):
     row = bars.layout_shown().rows[1]
     assert bracket_words(BufferKind.KV, row) == "KV cache asks for 7.8 GiB, 6.9 GiB are free"
+    assert bracket_words(BufferKind.MODEL, row) == "Weights ask for 7.8 GiB, 6.9 GiB are free"
+
+
+def test_the_bracket_says_when_it_is_a_limit_of_the_backend(qtbot):
+    failure = FirstFailure("CUDA1", BufferKind.KV, 5 * GIB, GIB, None, 4 * GIB)
+    bars = BudgetBars()
+    qtbot.addWidget(bars)
+    bars.show_budget(samples.replace(samples.FAILS, first_failure=failure))
+    row = bars.layout_shown().rows[1]
+    assert bracket_words(BufferKind.KV, row) == "KV cache asks for 5.0 GiB, one allocation may be 4.0 GiB"
 
 
 def test_the_legend_names_only_what_is_there(qtbot):
