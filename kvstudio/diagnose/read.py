@@ -8,7 +8,7 @@ from kvstudio.budget.values import Budget
 from kvstudio.diagnose.diagnose import diagnose
 from kvstudio.diagnose.values import Diagnosis
 from kvstudio.runlog.lines import MAX_LINE, LineReader, make_line
-from kvstudio.runlog.parse import WORDS, LogParser
+from kvstudio.runlog.parse import FEW, WORDS, LogParser
 from kvstudio.runlog.sieve import Sieve
 from kvstudio.runlog.values import LogEvent, LogLine
 from kvstudio.runlog.words import Filter
@@ -21,8 +21,6 @@ HEAD, TAIL, AROUND = 2000, 2000, 400
 #: Lines alike but for digits are read this often; of more only the last is.
 SAME = 400
 MAX_SHAPES, MAX_KEPT = 50_000, 60_000
-#: Lines repeat when fewer than one in this many is new.
-FEW = 10
 #: Count of a shape that no word is in.
 DULL = -1
 #: A line longer than MAX_LINE is read in windows.

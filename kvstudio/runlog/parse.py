@@ -1,7 +1,7 @@
 """Numbered lines to typed events, a few microseconds a line."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kvstudio.runlog.facts import FACT_WORDS, DeviceNames, Tables, facts, mib, size
 from kvstudio.runlog.patterns import KEYWORDS, matches
@@ -25,6 +25,8 @@ from kvstudio.runlog.words import Filter
 MAX_MESSAGE = 4096
 #: Lines from which on a batch is sieved as one block.
 MIN_BATCH = 8
+#: Lines repeat when fewer than one in this many is new.
+FEW = 10
 _LAYER = {Kind.ALLOCATOR: "A", Kind.BUFFER: "B", Kind.PURPOSE: "C"}
 
 #: Words that make a line worth a closer look; a plain substring search is the cheapest filter there is.
@@ -50,6 +52,8 @@ _GLUED = re.compile(
     r"|\s+(?=\d+\.\d{2}\.\d{3}\.\d{3} [DIWE] )"
     r"|\s{3,}(?:[DIWE] )?(?=(?:ggml|llama|llm|load|common|sched|srv|alloc|graph)_?\w*: )"
 )
+#: Without one of these a message holds no second one.
+_GLUE = ("\\n", "\r", "\t", "\xa0", "   ", " I ", " E ", " W ", " D ")
 
 _PHASES = {
     "at_fit": (Phase.FIT, False), "fit_done": (Phase.FIT, True), "fit_failed": (Phase.FIT, True),
@@ -67,16 +71,23 @@ class LogParser:
         self._tables = Tables()
         self._sieve = Sieve(WORDS)
         self._filter = Filter(WORDS)
+        self._repeats = False
 
     def feed(self, lines: Iterable[LogLine]) -> tuple[LogEvent, ...]:
         """Events of these lines, in order."""
         events: list[LogEvent] = []
-        for line in self._candidates(tuple(lines)):
+        lines = tuple(lines)
+        known = self._filter.n_dull
+        candidates = lines if self._repeats else self._candidates(lines)
+        for line in candidates:
             if self._filter.passes(line.message.encode("utf-8", "replace")):
                 self._read(line.number, line.message, events)
+        if len(lines) >= MIN_BATCH:
+            # Lines that the sieve lets through and that are like earlier ones are cheaper to compare with those.
+            self._repeats = len(candidates) * 2 > len(lines) and (self._filter.n_dull - known) * FEW < len(lines)
         return tuple(events)
 
-    def _candidates(self, lines: tuple[LogLine, ...]) -> Iterable[LogLine]:
+    def _candidates(self, lines: tuple[LogLine, ...]) -> Sequence[LogLine]:
         """Lines that may hold a word; few lines are cheaper to ask one by one."""
         if len(lines) < MIN_BATCH:
             return lines
@@ -95,7 +106,8 @@ class LogParser:
     def _read(self, number: int, message: str, events: list[LogEvent]) -> None:
         if len(message) > MAX_MESSAGE:
             message = message[: MAX_MESSAGE * 3 // 4] + " ... " + message[-MAX_MESSAGE // 4 :]
-        for part in _GLUED.split(message) if _GLUED.search(message) else (message,):
+        glued = any(glue in message for glue in _GLUE)
+        for part in _GLUED.split(message) if glued else (message,):
             self._read_part(number, part.strip(), events)
 
     def _read_part(self, number: int, message: str, events: list[LogEvent]) -> None:

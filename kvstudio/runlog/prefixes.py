@@ -4,6 +4,7 @@ import json
 import re
 
 MAX_LAYERS = 6
+_END = "*`\u2502\ufffd \t"
 
 _ESCAPES = re.compile(
     r"(?:\x1b|\\x1b|\\033|#033|\\u001b|\^\[)\[[0-9;?]*[ -/]*[@-~]"  # colours and cursor moves, also as escaped text
@@ -28,6 +29,8 @@ _BARE = re.compile(
 )
 
 _STAMP = r"\d{1,5}\.\d{2}\.\d{3}\.\d{3}"
+#: That, a level and nothing before them start every line of a plain llama-server: no other layer is looked for.
+_PLAIN = re.compile(rf"({_STAMP}) ([DIWE]) +(?=\S)")
 _DAY = r"\d{4}[-/.]\d{2}[-/.]\d{2}"
 _CLOCK = r"\d{1,2}:\d{2}:\d{2}(?:[.,:-]\d+)?"
 _ZONE = r"(?:Z|[+-]\d{2}:?\d{2})?"
@@ -85,6 +88,9 @@ def strip(text: str) -> tuple[str, str | None, float | None]:
     """Message, level letter and seconds since start of one line; layers of wrapper prefixes are taken off in turn."""
     if _BARE.match(text):
         return text, None, None
+    plain = _PLAIN.match(text)
+    if plain is not None and _BARE.match(text, plain.end()):
+        return text[plain.end() :].rstrip().rstrip(_END), plain[2], _seconds(plain[1])
     message = text.strip().replace("#011", "") if "#011" in text else text.strip()
     level: str | None = None
     time_s: float | None = None
@@ -108,12 +114,12 @@ def strip(text: str) -> tuple[str, str | None, float | None]:
         if stamp:
             time_s = _seconds(stamp)
         message = message[match.end() :].lstrip()
-    return message.rstrip("*`\u2502\ufffd \t"), level, time_s
+    return message.rstrip(_END), level, time_s
 
 
 def _seconds(stamp: str) -> float:
-    minutes, seconds, milli, micro = stamp.split(".")
-    return int(minutes) * 60 + int(seconds) + int(milli) / 1000 + int(micro) / 1_000_000
+    minutes, seconds, micro = stamp.split(".", 2)
+    return int(minutes) * 60 + int(seconds) + int(micro.replace(".", "")) / 1_000_000
 
 
 def _unpack(text: str) -> tuple[str, str | None, float | None] | None:

@@ -57,6 +57,8 @@ class Filter:
     def __init__(self, words: tuple[str, ...]) -> None:
         self._pieces, self._words = _patterns(words)
         self._dull: set[bytes] = set()
+        #: Shapes of lines found to hold no word so far.
+        self.n_dull = 0
 
     def passes(self, line: bytes, shape: bytes | None = None) -> bool:
         """Whether the line needs a closer look. `shape` is the line without digits, where the caller has it already."""
@@ -68,6 +70,7 @@ class Filter:
         if len(self._dull) >= _MAX_SHAPES:
             self._dull.clear()
         self._dull.add(shape)
+        self.n_dull += 1
         return False
 
     def find(self, line: bytes) -> Iterator[int]:
