@@ -106,7 +106,6 @@ class MainWindow(QMainWindow):
                 pass
             self._work, self._half_made = self._half_made, None
             assert self._work is not None
-            self.pages.addWidget(self._work)
             self._work.fit(self.width(), self.height())
             self._work.show_case(None, self.store.case)
             self._show_state()
@@ -118,6 +117,7 @@ class MainWindow(QMainWindow):
             from kvstudio.ui.work_page import WorkPage
 
             self._half_made = WorkPage(self)
+            self.pages.addWidget(self._half_made)
             return True
         return self._half_made.make_next()
 

@@ -60,65 +60,69 @@ class WorkPage(QWidget):
         return next(self._making, None) is not None
 
     def _parts(self, window: "MainWindow") -> Iterator[QWidget]:
-        self.model_panel = ModelPanel()
-        self.devices_panel = DevicesPanel()
+        # Each is made inside what holds it: moving it there later would have Qt style all of it once more.
+        self.splitter = _Splitter(Qt.Orientation.Vertical, self)
+        self.splitter.setHandleWidth(1)
+        self.splitter.setChildrenCollapsible(False)
+        self.splitter.splitterMoved.connect(self._on_splitter)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.splitter)
+        top = QWidget(self.splitter)
+        row = QHBoxLayout(top)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(0)
+        self._make_left(row, top)
         yield self.devices_panel
-        self.chart = ChartPanel()
-        yield self.chart
-        self.command = CommandPanel()
-        yield self.command
-        self.settings = SettingsPanel()
+        row.addWidget(Rule(vertical=True, parent=top))
+        yield from self._make_middle(row, top)
+        row.addWidget(Rule(vertical=True, parent=top))
+        self.settings = SettingsPanel(top)
+        row.addWidget(self.settings)
         yield self.settings
-        self.run_panel = RunPanel()
+        self.run_panel = RunPanel(self.splitter)
+        self.splitter.setStretchFactor(0, 1)
+        self.splitter.setStretchFactor(1, 0)
         yield self.run_panel
-        self._build()
-        yield self.splitter
         self._context = task.Latest(evolving.context_view, self.chart.show_context, self._banner.show_error)
         self.launching = Launching(self._store, self.run_panel, history_dir(), parent=self)
+        self._set_tab_order()
         self._wire(window)
         self.launching.options = window.preferences.launch_options
         self.launching.recall()
         yield self
 
-    def _build(self) -> None:
+    def _make_left(self, row: QHBoxLayout, top: QWidget) -> None:
         ground = Surface()
+        self._left = _scroll(ground, top)
+        row.addWidget(self._left)
         left = QVBoxLayout(ground)
         left.setContentsMargins(Space.L, Space.M, Space.L, Space.M)
         left.setSpacing(Space.M)
+        self.model_panel = ModelPanel(ground)
         left.addWidget(self.model_panel)
-        left.addWidget(Rule())
+        left.addWidget(Rule(parent=ground))
+        self.devices_panel = DevicesPanel(ground)
         left.addWidget(self.devices_panel)
         left.addStretch(1)
-        self._left = _scroll(ground)
-        canvas = Surface(canvas=True)
+
+    def _make_middle(self, row: QHBoxLayout, top: QWidget) -> Iterator[QWidget]:
+        canvas = Surface(canvas=True, parent=top)
+        row.addWidget(canvas, 1)
         middle = QVBoxLayout(canvas)
         middle.setContentsMargins(0, 0, 0, 0)
         middle.setSpacing(0)
+        self.chart = ChartPanel()
         # The command stays in sight however much the chart has to show.
-        middle.addWidget(_scroll(self.chart), 1)
+        middle.addWidget(_scroll(self.chart, canvas), 1)
+        yield self.chart
         self._command_row = QVBoxLayout()
+        self.command = CommandPanel(canvas)
         self._command_row.addWidget(self.command)
         middle.addLayout(self._command_row)
-        top = QWidget()
-        row = QHBoxLayout(top)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(0)
-        row.addWidget(self._left)
-        row.addWidget(Rule(vertical=True))
-        row.addWidget(canvas, 1)
-        row.addWidget(Rule(vertical=True))
-        row.addWidget(self.settings)
-        self.splitter = _Splitter(Qt.Orientation.Vertical)
-        self.splitter.setHandleWidth(1)
-        self.splitter.splitterMoved.connect(self._on_splitter)
-        self.splitter.setChildrenCollapsible(False)
-        self.splitter.addWidget(top)
-        self.splitter.addWidget(self.run_panel)
-        self.splitter.setStretchFactor(0, 1)
-        self.splitter.setStretchFactor(1, 0)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.splitter)
+        yield self.command
+
+    def _set_tab_order(self) -> None:
         order = (self.model_panel, self.devices_panel, self.chart, self.command, self.settings, self.run_panel)
         for first, second in pairwise(order):
             QWidget.setTabOrder(first, second)
@@ -269,8 +273,8 @@ class WorkPage(QWidget):
         self.chart.set_small(small)
 
 
-def _scroll(content: QWidget) -> QScrollArea:
-    area = QScrollArea()
+def _scroll(content: QWidget, parent: QWidget) -> QScrollArea:
+    area = QScrollArea(parent)
     area.setFrameShape(QFrame.Shape.NoFrame)
     area.setWidgetResizable(True)
     area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
