@@ -17,7 +17,7 @@ from kvstudio.header.values import Header
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.units import GIB, MIB
 from tests.budget.models import gpus, model
-from tests.budget.projectors import projector
+from tests.budget.projectors import listener, projector
 
 CONFIG = LaunchConfig(n_ctx=512, n_parallel=1, mmproj="mmproj.gguf")
 SOFTWARE = (Device("Vulkan0", "Vulkan", "llvmpipe", 8 * GIB, 8 * GIB),)
@@ -28,6 +28,11 @@ QWEN2 = projector("qwen2vl_merger", 560, merge=2)
 QWEN25 = projector("qwen2.5vl_merger", 560, n_ff=384, merge=2, rms=True, gate=True)
 INTERN = projector("internvl", 448, merge=2, class_embd=True)
 IDEFICS = projector("idefics3", 512, patch=16, merge=4)
+
+
+QWEN3 = projector("qwen3vl_merger", 768, patch=16, merge=2, fused=True)
+JANUS = projector("janus_pro", 384, patch=16)
+LFM = projector("lfm2", 256, patch=16, merge=2)
 
 
 def launched(header: Header, devices: tuple[Device, ...] = (), **changes: object) -> Budget:
@@ -55,6 +60,14 @@ def buffers(budget: Budget, kind: BufferKind = BufferKind.COMPUTE) -> list[Buffe
         (INTERN, "off", 18.03),
         (IDEFICS, "auto", 4.50),
         (IDEFICS, "off", 18.00),
+        (QWEN3, "auto", 41.46),
+        (QWEN3, "off", 1122.19),
+        (JANUS, "auto", 2.53),
+        (JANUS, "off", 6.19),
+        (LFM, "auto", 4.50),
+        (LFM, "off", 18.00),
+        (listener(), "auto", 5.13),
+        (listener(), "off", 37.26),
     ],
 )
 def test_on_the_cpu_it_is_what_was_printed(header: Header, flash: str, printed: float) -> None:
@@ -73,6 +86,14 @@ def test_on_a_device_the_raw_image_stays_in_host_memory(header: Header, on_devic
     assert [round((b.bytes or 0) / MIB, 2) for b in found] == [on_device, on_host]
 
 
+def test_flash_attention_is_given_up_where_the_device_cannot_take_the_mask() -> None:
+    """llama-server b10434 printed 56.32 MiB on Mesa's software device and 1385.54 MiB on the CPU."""
+    named = (replace(SOFTWARE[0], description="llvmpipe (LLVM 15.0.6, 256 bits)"),)
+    on_device, on_host = buffers(launched(QWEN25, named))
+    assert round((on_device.bytes or 0) / MIB, 2) == 56.32
+    assert abs((on_host.bytes or 0) / MIB - 1385.54) < 0.02
+
+
 def test_weights_are_where_the_projector_runs() -> None:
     (weights,) = buffers(launched(GEMMA, gpus(8, 8)), BufferKind.MODEL)
     assert (weights.device, weights.bytes) == ("CUDA0", sum(t.n_bytes for t in GEMMA.tensors))
@@ -87,7 +108,7 @@ def test_without_a_warm_up_nothing_is_reserved_and_that_is_said() -> None:
 
 
 def test_a_tower_that_only_shares_the_plain_layers_gets_room() -> None:
-    other = replace(GEMMA, metadata={**GEMMA.metadata, "clip.projector_type": "janus_pro"})
+    other = replace(GEMMA, metadata={**GEMMA.metadata, "clip.projector_type": "yasa2"})
     assert (buffers(launched(other))[0].bytes or 0) > 1.2 * 25 * MIB
 
 
