@@ -25,10 +25,13 @@ _SHARES = dict(
     )
 )  # fmt: skip
 _DIGIT, _OTHER = 2.5, 0.4
+#: Ends of many English words, far more frequent than their letters.
+_ENDINGS = frozenset((b"sion", b"tion", b"ment", b"able", b"ings"))
 
 Pairs = tuple[bytes, ...]
 
 
+@cache
 def _share(pair: bytes) -> float:
     return prod(_SHARES.get(byte, _DIGIT if chr(byte).isdigit() else _OTHER) for byte in pair)
 
@@ -38,22 +41,24 @@ def _rows(word: bytes, n: int) -> Iterable[tuple[Pairs, ...]]:
     word = word.translate(_FOLD)
     for start in (0, 1):
         pairs = tuple(word[at : at + 2] for at in range(start, len(word) - 1, 2))
-        yield tuple(pairs[at : at + n] for at in range(len(pairs) - n + 1))
+        rows = tuple(pairs[at : at + n] for at in range(len(pairs) - n + 1))
+        yield tuple(row for row in rows if b"".join(row) not in _ENDINGS) or rows
 
 
 def _sets(words: Iterable[bytes], n: int) -> tuple[set[bytes], ...]:
     """`n` sets of pairs such that each word has a row in them; rare first pairs that many words share are preferred."""
     sets: tuple[set[bytes], ...] = tuple(set() for _ in range(n))
     left = [rows for word in words for rows in _rows(word, n)]
+    shared = Counter(first for rows in left for first in {row[0] for row in rows})
     while left:
-        shared = Counter(first for rows in left for first in sorted({row[0] for row in rows}))
-        chosen = max(shared, key=lambda first: shared[first] / (_share(first) + 0.3))
+        chosen = max(shared, key=lambda first: (shared[first] / (_share(first) + 0.3), first))
         remaining = []
         for rows in left:
             fitting = [row for row in rows if row[0] == chosen]
             if not fitting:
                 remaining.append(rows)
                 continue
+            shared.subtract({row[0] for row in rows})
             row = min(fitting, key=lambda row: prod(map(_share, row)))
             for pairs, pair in zip(sets, row, strict=True):
                 pairs.add(pair)
@@ -69,7 +74,8 @@ def _pattern(sets: Iterable[set[bytes]]) -> re.Pattern[str]:
 def _compiled(words: tuple[str, ...]) -> tuple[tuple[re.Pattern[str], ...], tuple[bytes, ...]]:
     """A pattern for each group of words, and the words too short for any."""
     raw = {word.encode() for word in words}
-    rare = sorted(word for word in raw if not any(other != word and other in word for other in raw))
+    short = sorted(raw, key=len)
+    rare = sorted(word for n, word in enumerate(short) if not any(other in word for other in short[:n]))
     patterns = []
     for shortest, n in _GROUPS:
         group = [word for word in rare if len(word) >= shortest]
