@@ -285,6 +285,24 @@ def compared() -> QWidget:
     return dialog
 
 
+def _log(name: str) -> Callable[[], QWidget]:
+    """Somebody's log, opened in the window: the line that decided is marked."""
+
+    def scene() -> QWidget:
+        settings = QSettings(str(Path(tempfile.mkdtemp()) / "settings.ini"), QSettings.Format.IniFormat)
+        window = MainWindow(Preferences(settings), devices_file="story")
+        window.resize(*_SIZE)
+        window.poll.hold("story")
+        window.binaries.chosen.emit(Chosen(story.binary(), None))
+        window.store.set_machine(story.machine())
+        window.show()
+        window.open_paths((str(_LOGS / f"{name}.log"),))
+        _wait(lambda: window.store.case.diagnosis is not None)
+        return window
+
+    return scene
+
+
 def empty() -> QWidget:
     """The start page with things opened before and models found."""
     settings = QSettings(str(Path(tempfile.mkdtemp()) / "settings.ini"), QSettings.Format.IniFormat)
@@ -310,6 +328,7 @@ def empty() -> QWidget:
 _SIZE = (1280, 820)
 _HALVES = (1.0, 1.0)
 _KEPT: list[QWidget] = []
+_LOGS = Path(__file__).resolve().parent.parent / "tests" / "data" / "logs"
 _RECENT = (
     ("docker-llama.log", "log", "log, started and listening"),
     ("gemma-27b-two-cards.kvcase", "case", "case, what-if: two 16 GB cards"),
@@ -339,6 +358,11 @@ WHOLE: dict[str, Callable[[], QWidget]] = {
     "compared": compared,
     "empty": empty,
     "wizard": wizard,
+    "log-three-refusals": _log("cuda-compute-3tries"),
+    "log-limit": _log("vulkan-compute-pp-ctk"),
+    "log-recovered": _log("live-compute-retried"),
+    "log-killed": _log("oomkiller-cgroup-fit"),
+    "log-lookalike": _log("lookalike-slots"),
 }
 SCENES: dict[str, Callable[[], QWidget]] = {
     "bars": bars,
