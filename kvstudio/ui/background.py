@@ -45,23 +45,18 @@ def find_models() -> tuple[tuple[Entry, ...], int]:
 
 def import_work_page() -> None:
     """Read the modules of the page with the panels and of what it shows, so that building it is all that is left."""
+    import kvstudio.budget.estimate
+    import kvstudio.launch.argv
     import kvstudio.ui.work_page  # noqa: F401
-
-    _import_budget()
 
 
 def open_path(path: str) -> opening.Opened:
     """Read a file or folder, and whatever it takes to show it."""
-    _import_budget()
+    import_work_page()
     return opening.open_path(path)
 
 
 def open_text(text: str) -> opening.Opened:
     """Read a pasted command line, path or log, and whatever it takes to show it."""
-    _import_budget()
+    import_work_page()
     return opening.open_text(text)
-
-
-def _import_budget() -> None:
-    import kvstudio.budget.estimate
-    import kvstudio.launch.argv  # noqa: F401

@@ -67,6 +67,8 @@ class MainWindow(QMainWindow):
         )
         self._work: WorkPage | None = None
         self._half_made: WorkPage | None = None
+        self._begun = self._is_making = False
+        self._untold: KvStudioError | None = None
         self._build()
         self._wire()
         menus.build(self)
@@ -123,12 +125,19 @@ class MainWindow(QMainWindow):
 
     def _make_ahead(self) -> None:
         """A part in each turn of the event loop, so that none of them is long."""
-        if self._shut or self._work is not None:
+        if not self._is_making and self._work is None:
+            self._is_making = True
+            self._make_on()
+
+    def _make_on(self) -> None:
+        if self._shut:
             return
-        if self._make_next():
-            QTimer.singleShot(0, self._make_ahead)
-        else:
-            _ = self.work
+        if self._work is None and self._make_next():
+            QTimer.singleShot(0, self._make_on)
+            return
+        self._is_making = False
+        _ = self.work
+        self._show(None, self.store.case)
 
     @property
     def is_running(self) -> bool:
@@ -169,6 +178,10 @@ class MainWindow(QMainWindow):
 
     def begin(self, files: tuple[str, ...] = ()) -> None:
         """What may start once the window is on screen: open files, look for programs, devices and models."""
+        self._begun = True
+        if self.preferences.damage is not None:
+            self.banner.show_error(self.preferences.damage)
+        self._untold = self.preferences.damage if files else None
         self.open_paths(files)
         if self._devices_file is not None:
             task.run(
@@ -185,9 +198,13 @@ class MainWindow(QMainWindow):
                 key="discover",
             )
         self.empty.show_sample(sample.is_available())
-        task.run(background.import_work_page, done=lambda _: None, failed=lambda _: None, key="import")
         # By the time a file is chosen, the page it needs is there.
-        QTimer.singleShot(_BUILD_AHEAD_MS, self._make_ahead)
+        task.run(
+            background.import_work_page,
+            done=lambda _: QTimer.singleShot(_BUILD_AHEAD_MS, self._make_ahead),
+            failed=lambda _: None,
+            key="import",
+        )
 
     def shut_down(self) -> None:
         """Stop what runs; called once, at the end."""
@@ -306,6 +323,10 @@ class MainWindow(QMainWindow):
         self.preferences.add_recent(*what)
         self._show_recent()
         self.banner.hide()
+        if self._untold is not None:
+            # The files of the command line came before anybody could read it.
+            self.banner.show_error(self._untold)
+            self._untold = None
 
     def _open_recent(self, path: str) -> None:
         self.open_paths((path,))
@@ -368,7 +389,11 @@ class MainWindow(QMainWindow):
 
     def _show(self, old: Case | None, new: Case) -> None:
         empty = new.model is None and not new.log and not new.config.model_path
-        if not empty and self._work is None:
+        if not empty and self._work is None and self._begun:
+            # It is shown as soon as it is made; until then the window can be used.
+            self._make_ahead()
+            empty = True
+        elif not empty and self._work is None:
             old = None
         if not empty:
             self.pages.setCurrentWidget(self.work)

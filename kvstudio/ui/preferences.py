@@ -1,12 +1,16 @@
 """What the window remembers between starts: its place, recent files, scheme and binary; nothing else."""
 
 import json
+import shutil
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QByteArray, QSettings
 
+from kvstudio.errors import KvStudioError
+from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Scheme
 from kvstudio.verify.options import LaunchOptions
 
@@ -36,10 +40,23 @@ class RecentItem:
 
 
 class Preferences:
-    """A thin reading of QSettings; whatever is damaged there counts as not set."""
+    """A thin reading of QSettings; whatever is damaged there counts as not set, `damage` says so of a whole file."""
 
     def __init__(self, settings: QSettings | None = None) -> None:
         self._settings = settings if settings is not None else QSettings("kvstudio", "kvstudio")
+        # Qt reads the file, and finds out about it, when it is first asked for something.
+        self._settings.allKeys()
+        self.damage = self._put_aside() if self._settings.status() is QSettings.Status.FormatError else None
+
+    def _put_aside(self) -> KvStudioError:
+        """A file that Qt cannot read would be written over; it is copied first."""
+        kept = Path(self._settings.fileName()).with_suffix(".damaged")
+        try:
+            shutil.copyfile(self._settings.fileName(), kept)
+            hint = tr("The file is kept as {}.").format(kept)
+        except OSError as error:
+            hint = tr("The file could not be kept: {}.").format(error.strerror or error)
+        return KvStudioError(tr("The settings file was damaged: recent files and choices are forgotten"), hint)
 
     @property
     def scheme(self) -> Scheme:

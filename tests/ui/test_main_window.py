@@ -139,6 +139,20 @@ def test_a_setting_repaints_chart_and_command(opened, qtbot):
     assert any(word.text == "-c 2048" and word.changed for word in opened.work.command.words())
 
 
+def test_a_settings_file_that_is_damaged_is_kept_and_said(qtbot, inline_tasks, tmp_path, monkeypatch):
+    monkeypatch.setattr(background, "probe", lambda listed: MACHINE)
+    path = tmp_path / "kvstudio.ini"
+    path.write_bytes(b"\x00\xff no settings\n[[[\n")
+    made = MainWindow(Preferences(QSettings(str(path), QSettings.Format.IniFormat)))
+    qtbot.addWidget(made)
+    made.begin((TINY,))
+    qtbot.waitUntil(lambda: made.pages.currentIndex() == 1)
+    assert "damaged" in made.banner.texts()[0]
+    assert (tmp_path / "kvstudio.damaged").read_bytes().startswith(b"\x00\xff no settings")
+    made.shut_down()
+    made.close()
+
+
 def test_undo_and_redo_by_key(opened, qtbot):
     opened.store.edit({"n_ctx": 2048})
     qtbot.keyClick(opened, Qt.Key.Key_Z, Qt.KeyboardModifier.ControlModifier)

@@ -118,7 +118,7 @@ class StatusStrip(Surface):
     def show_machine(self, binary: Binary | None, machine: Machine | None, note: str = "") -> None:
         """Draw what was found so far."""
         self._binary.setText(binary.title if binary else note or tr("No llama.cpp program found"))
-        self._source.setText(_where(binary))
+        self._source.setText("" if binary is None and note else _where(binary))
         self._devices.setText(devices_line(machine))
 
     def texts(self) -> tuple[str, str, str]:
@@ -145,6 +145,6 @@ def devices_line(machine: Machine | None) -> str:
 
 def _where(binary: Binary | None) -> str:
     if binary is None:
-        return ""
+        return tr("estimates work without one")
     known = {"path": tr("found in PATH"), "chosen": tr("chosen"), "package": tr("from a Python package")}
     return known.get(binary.source, binary.source)
