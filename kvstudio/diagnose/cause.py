@@ -148,7 +148,7 @@ def _by_log(run: Timeline, found: Failure, where: Where, stage: str | None, fact
         if others and max(others.values()) >= asked:
             best = max(others, key=lambda n: others[n])
             return Ruling(Cause.PLACEMENT, f"{best} had {format_bytes(others[best])} left by the figures in the text")
-        return Ruling(Cause.CAPACITY, f"of what was free there, {format_bytes(max(0, left))} were left for it")
+        return Ruling(Cause.CAPACITY, "less than that was left there")
     if names & {"vulkan_device_lost"} and "driver_submission" not in names:
         return Ruling(Cause.UNKNOWN, "a lost device is a driver reset; memory is only one of its reasons")
     if names & _FULL or run.named("malloc_said"):

@@ -10,6 +10,8 @@ from kvstudio.diagnose.timeline import Mark, Timeline
 from kvstudio.diagnose.values import Cause, Diagnosis, Evidence, Outcome
 from kvstudio.runlog.signatures.row import Kind
 
+#: Hints that only repeat what their own line says already, or stand there once per tensor.
+_UNQUOTED = ("override_buffer", "malloc_said")
 #: Further refusals that are quoted one by one; of more only the last is.
 OTHERS = 3
 
@@ -79,7 +81,7 @@ def _summary(found: Failure, at: str | None, place: where.Where, because: str) -
 def _evidence(run: Timeline, found: Failure, proof: Mark | None) -> tuple[Evidence, ...]:
     """The lines of the same failure, then what was tried afterwards, then hints, then other refusals."""
     passed = [m for m in (proof, found.retried, found.success) if m is not None]
-    hints = [m for m in run.of(Kind.FIT, Kind.HINT) if m.signature.name != "override_buffer"]
+    hints = [m for m in run.of(Kind.FIT, Kind.HINT) if m.signature.name not in _UNQUOTED]
     pinned = [m for m in run.named("pinned") if m.place < found.group.start]
     near = quoting.evidence([*found.group.marks, *passed, *hints, *pinned])
     return (*near, *_other_refusals(found))

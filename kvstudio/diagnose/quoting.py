@@ -38,11 +38,21 @@ def sentence(mark: Mark) -> str:
 
 
 def evidence(marks: Iterable[Mark]) -> tuple[Evidence, ...]:
-    """One entry per line, in the order given, not more than a card can show."""
+    """One entry per line, in the order given, not more than a card can show; of lines alike the first and the last."""
     said: dict[int, str] = {}
     for mark in marks:
         said.setdefault(mark.line, says(mark))
-    return tuple(Evidence(line, text) for line, text in said.items())[:MAX_EVIDENCE]
+    alike: dict[str, list[int]] = {}
+    for line, text in said.items():
+        alike.setdefault(text, []).append(line)
+    found: list[Evidence] = []
+    for text, lines in alike.items():
+        found.append(Evidence(lines[0], text))
+        if len(lines) > 1:
+            found.append(
+                Evidence(lines[-1], "the same again" if len(lines) == 2 else f"the last of {len(lines)} alike")
+            )
+    return tuple(found[:MAX_EVIDENCE])
 
 
 def key_line(mark: Mark, texts: Texts) -> KeyLine:
@@ -57,9 +67,10 @@ def message(mark: Mark, texts: Texts) -> str:
 
 
 def generic_line(run: Timeline, key: Mark | None) -> int | None:
-    """The last line that only says it failed."""
-    after = [m.line for m in run.of(*ENDINGS) if key is None or m.line > key.line]
-    return after[-1] if after else None
+    """The last line that only says it failed; a crash only where no program says so."""
+    after = [m for m in run.of(*ENDINGS) if key is None or m.line > key.line]
+    said = [m for m in after if m.kind is Kind.WRAPPER] or after
+    return said[-1].line if said else None
 
 
 def notes(run: Timeline) -> tuple[str, ...]:

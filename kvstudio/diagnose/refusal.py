@@ -23,6 +23,14 @@ _TITLES = {
     Cause.CAPACITY: "Could not be fitted to free memory",
 }
 
+#: Refusals that have a better name than their cause.
+_NAMED = {
+    "cells_full": "The context is full",
+    "port_taken": "The port is taken",
+    "bad_argument": "The command line was not understood",
+    "rpc_gone": "The other machine's server failed",
+}
+
 
 def diagnose(run: Timeline, texts: Texts, facts: RunFacts) -> Diagnosis | None:
     """The diagnosis of the line that ended the run; None when no such line is there."""
@@ -111,7 +119,7 @@ def _refused(run: Timeline, key: Mark, texts: Texts, facts: RunFacts) -> Diagnos
         cause=cause,
         key_line=quoting.key_line(key, texts),
         evidence=quoting.evidence([key, *related, *run.named("exception_text")]),
-        title=_TITLES.get(cause, "Failed"),
+        title=_NAMED.get(key.signature.name) or _TITLES.get(cause, "Failed"),
         summary=_summary(key),
         next_steps=_steps(key, cause, facts, _no_flash(run)),
         missing=missing.of(run, device=device, backend=None, stage=at, memory=True, has_key=True) if fit else (),
