@@ -52,7 +52,7 @@ class WorkPage(QWidget):
         super().__init__()
         self._store = window.store
         self._banner = window.banner
-        self._low = self._shared_by_hand = False
+        self._low = self._shared_by_hand = self._is_whole = False
         self._making = self._parts(window)
 
     def make_next(self) -> bool:
@@ -90,6 +90,7 @@ class WorkPage(QWidget):
         self._wire(window)
         self.launching.options = window.preferences.launch_options
         self.launching.recall()
+        self._is_whole = True
         yield self
 
     def _make_left(self, row: QHBoxLayout, top: QWidget) -> None:
@@ -256,7 +257,7 @@ class WorkPage(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         # The first size comes when the page is shown; a height that was chosen by hand stays.
-        if not self._shared_by_hand:
+        if self._is_whole and not self._shared_by_hand:
             self._share_height()
 
     def _on_splitter(self, _at: int, _index: int) -> None:

@@ -134,5 +134,8 @@ def test_the_page_is_made_part_by_part(window, qtbot):
     parts = 0
     while window._make_next():
         parts += 1
+        # A page that is not whole must bear everything the window does meanwhile.
+        window.resize(1300 + parts, 800)
+        window.grab()
     assert parts >= 5
     assert window.work.isVisibleTo(window.pages) or window.pages.count() == 2
