@@ -49,7 +49,8 @@ class Amount:
 class RowValues:
     """What one bar shows: amounts in the order they are drawn, zero ones left out; unknown capacity is None.
 
-    `failing` is the kind whose allocation fails first, on this device, and `failure` what it asked.
+    `failing` is the kind whose allocation fails first, on this device, and `failure` what it asked. `mapped_bytes` of
+    the weights are page cache: in the bar as far as there is room, and still available to whoever asks.
     """
 
     name: str
@@ -57,6 +58,7 @@ class RowValues:
     amounts: tuple[Amount, ...]
     total_bytes: float | None
     failure: FirstFailure | None = None
+    mapped_bytes: float = 0.0
 
     @property
     def used_bytes(self) -> float:
@@ -65,8 +67,16 @@ class RowValues:
 
     @property
     def free_bytes(self) -> float | None:
-        """What stays free; negative when too much is asked."""
-        return None if self.total_bytes is None else self.total_bytes - self.used_bytes
+        """What stays free, or available where that is another thing; negative when too much is asked."""
+        if self.total_bytes is None:
+            return None
+        free = self.total_bytes - self.used_bytes
+        return free + self.mapped_bytes if self.is_available else free
+
+    @property
+    def is_available(self) -> bool:
+        """Whether most of what can be had is page cache that gives way, as the system's word for it is."""
+        return self.total_bytes is not None and self.mapped_bytes > max(0.0, self.total_bytes - self.used_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +164,15 @@ def amounts(device: DeviceBudget) -> tuple[Amount, ...]:
 
 
 def _row(device: DeviceBudget, layers: str, failure: FirstFailure | None) -> RowValues:
-    return RowValues(device.name, layers, amounts(device), device.total_bytes, failure)
+    shown = amounts(device)
+    given_way = 0.0
+    if device.mapped_bytes and device.total_bytes is not None:
+        over = sum(amount.bytes for amount in shown) - device.total_bytes
+        given_way = min(max(0.0, over), device.mapped_bytes)
+        kept = {BufferKind.MODEL: given_way}
+        shown = tuple(Amount(a.kind, a.bytes - kept.get(a.kind, 0.0)) for a in shown)
+    mapped = device.mapped_bytes - given_way
+    return RowValues(device.name, layers, tuple(a for a in shown if a.bytes), device.total_bytes, failure, mapped)
 
 
 def row_values(budget: Budget, host: bool = True) -> tuple[tuple[RowValues, ...], ...]:

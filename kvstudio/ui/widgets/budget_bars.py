@@ -377,7 +377,7 @@ class BudgetBars(QWidget):
             x += 18
         else:
             painter.setFont(theme.font(Step.SMALL))
-        painter.drawText(QRectF(x, second, column, 19), middle, room_words(free))
+        painter.drawText(QRectF(x, second, column, 19), middle, room_words(free, row.values.is_available))
 
     def _paint_bracket(self, painter: QPainter, row: Row, current: Theme) -> None:
         assert row.bracket is not None
@@ -413,12 +413,14 @@ def bracket_words(kind: BufferKind, row: Row) -> str:
     return short.format(name, asked, format_room(failure.free_bytes or 0))
 
 
-def room_words(free: float | None) -> str:
-    """`5.5 GiB free`, `1.3 GiB over`, or that nobody knows."""
+def room_words(free: float | None, available: bool = False) -> str:
+    """`5.5 GiB free`, `5.5 GiB available` where page cache gives way, `1.3 GiB over`, or that nobody knows."""
     if free is None:
         return text.tr("capacity unknown")
     size = format_room(round(abs(free)))
-    return text.tr("{} over").format(size) if free < 0 else text.tr("{} free").format(size)
+    if free < 0:
+        return text.tr("{} over").format(size)
+    return text.tr("{} available").format(size) if available else text.tr("{} free").format(size)
 
 
 def _figures_of(row: geometry.RowValues) -> tuple[str, str]:

@@ -184,3 +184,22 @@ def test_idle_devices_have_a_bar_of_what_others_hold():
     assert [row.name for row in groups[0].rows] == ["CUDA0", "CUDA1"]
     assert groups[0].rows[1].layers == "not used"
     assert groups[0].rows[1].failure is None
+
+
+def test_weights_mapped_from_the_file_give_way_and_never_overflow():
+    host = replace(
+        samples.FITS.host, total_bytes=32 * GIB, free_bytes=25 * GIB, other_bytes=7 * GIB, model_bytes=30 * GIB
+    )
+    asked = replace(samples.FITS, devices=(), idle=(), host=replace(host, mapped_bytes=20 * GIB))
+    ((row,),) = geometry.row_values(asked)
+    assert row.used_bytes == row.total_bytes
+    assert row.is_available and row.free_bytes == asked.host.room_bytes
+    ((over,),) = geometry.row_values(replace(asked, host=host))
+    assert not over.is_available and over.free_bytes == host.room_bytes < 0
+
+
+def test_a_small_mapped_part_leaves_free_memory_as_it_is():
+    host = replace(samples.FITS.host, mapped_bytes=samples.FITS.host.model_bytes // 2)
+    ((row,),) = geometry.row_values(replace(samples.FITS, devices=(), idle=(), host=host))
+    assert not row.is_available
+    assert row.free_bytes == row.total_bytes - row.used_bytes
