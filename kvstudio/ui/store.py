@@ -318,14 +318,8 @@ class Store(QObject):
         if binary != self._case.binary:
             self._replace(undo=False, binary=binary)
 
-    # Runs --------------------------------------------------------------------------------------------------------
-
-    def add_run(self, run: Any) -> None:
-        """Keep a finished test launch with its diagnosis."""
-        self._replace(undo=False, runs=(*self._case.runs, run), diagnosis=run.diagnosis)
-
     def replace(self, **changes: Any) -> None:
-        """Replace values of the case that no action above covers (a log's lines, the note)."""
+        """Replace values of the case that no action above covers (runs, a log's lines, a diagnosis)."""
         self._replace(undo=False, **changes)
 
     # Undo --------------------------------------------------------------------------------------------------------

@@ -30,20 +30,6 @@ def kind_name(kind: BufferKind, short: bool = False) -> str:
     return short_names.get(kind, long_names[kind]) if short else long_names[kind]
 
 
-def buffer_noun(kind: BufferKind) -> str:
-    """What asks for memory, as the subject of a sentence."""
-    nouns = {
-        BufferKind.MODEL: tr("the weights"),
-        BufferKind.KV: tr("the KV cache"),
-        BufferKind.RS: tr("the recurrent state"),
-        BufferKind.COMPUTE: tr("the compute buffer"),
-        BufferKind.OUTPUT: tr("the output buffer"),
-        BufferKind.OVERHEAD: tr("the overhead"),
-        BufferKind.OTHER_PROCESSES: tr("other processes"),
-    }
-    return nouns[kind]
-
-
 def provenance_name(provenance: Provenance) -> str:
     names = {
         Provenance.EXACT: tr("exact: from the file and llama.cpp's rules"),

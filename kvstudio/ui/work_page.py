@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
-    QFrame,
     QHBoxLayout,
-    QScrollArea,
     QSplitter,
     QSplitterHandle,
     QVBoxLayout,
@@ -31,7 +29,7 @@ from kvstudio.ui.panels.run_panel import RunPanel
 from kvstudio.ui.panels.settings_panel import SettingsPanel
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Size, Space, Theme
-from kvstudio.ui.widgets.basic import Rule, Surface
+from kvstudio.ui.widgets.basic import Rule, Surface, scrolled
 from kvstudio.units import format_bytes
 from kvstudio.work import task
 
@@ -95,7 +93,7 @@ class WorkPage(QWidget):
 
     def _make_left(self, row: QHBoxLayout, top: QWidget) -> None:
         ground = Surface()
-        self._left = _scroll(ground, top)
+        self._left = scrolled(ground, top)
         row.addWidget(self._left)
         left = QVBoxLayout(ground)
         left.setContentsMargins(Space.L, Space.M, Space.L, Space.M)
@@ -115,7 +113,7 @@ class WorkPage(QWidget):
         middle.setSpacing(0)
         self.chart = ChartPanel()
         # The command stays in sight however much the chart has to show.
-        middle.addWidget(_scroll(self.chart, canvas), 1)
+        middle.addWidget(scrolled(self.chart, canvas), 1)
         yield self.chart
         self._command_row = QVBoxLayout()
         self.command = CommandPanel(canvas)
@@ -272,16 +270,6 @@ class WorkPage(QWidget):
         margin = Space.MARGIN if small else Space.CANVAS_MARGIN
         self._command_row.setContentsMargins(margin, Space.XS, margin, Space.M)
         self.chart.set_small(small)
-
-
-def _scroll(content: QWidget, parent: QWidget) -> QScrollArea:
-    area = QScrollArea(parent)
-    area.setFrameShape(QFrame.Shape.NoFrame)
-    area.setWidgetResizable(True)
-    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-    area.setWidget(content)
-    return area
 
 
 class _Splitter(QSplitter):

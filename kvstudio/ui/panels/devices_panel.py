@@ -15,7 +15,6 @@ from kvstudio.ui.widgets.basic import ElidedLabel, Label, SectionLabel, icon_but
 from kvstudio.units import GIB, format_bytes, format_gib
 
 _INDENT = 24
-_MIB = 1024**2
 _NOISE = ("NVIDIA GeForce ", "NVIDIA ", "AMD Radeon ", "Intel(R) ", "(TM)", "(R)")
 
 

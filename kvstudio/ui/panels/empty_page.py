@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QRectF, Qt, Signal
 from PySide6.QtGui import QEnterEvent, QKeyEvent, QMouseEvent, QPainter, QPainterPath, QPaintEvent, QPen
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from kvstudio.ui.preferences import RecentItem, when
 from kvstudio.ui.text import tr
@@ -20,6 +20,7 @@ from kvstudio.ui.widgets.basic import (
     make_primary,
     plain_tooltip,
     push_button,
+    scrolled,
 )
 
 _COLUMN_WIDTH = 1040
@@ -99,15 +100,9 @@ class EmptyPage(Surface):
         row.addStretch(1)
         row.addWidget(content, 1000)
         row.addStretch(1)
-        scroll = QScrollArea()
-        scroll.setFrameShape(QFrame.Shape.NoFrame)
-        scroll.setWidgetResizable(True)
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        scroll.setWidget(centred)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(scroll)
+        layout.addWidget(scrolled(centred))
 
     def show_recent(self, entries: tuple[Entry, ...]) -> None:
         """Fill the left list."""

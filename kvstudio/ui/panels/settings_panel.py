@@ -7,10 +7,8 @@ from typing import Any
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import (
-    QFrame,
     QHBoxLayout,
     QPlainTextEdit,
-    QScrollArea,
     QSizePolicy,
     QSlider,
     QToolButton,
@@ -24,7 +22,7 @@ from kvstudio.ui.panels.setting_row import SettingRow, effective_width, least_ef
 from kvstudio.ui.settings_table import ADVANCED, BY_FIELD, MAIN, NOT_MARKED
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Size, Space, Step
-from kvstudio.ui.widgets.basic import Label, LinkButton, Rule, SectionLabel, Surface, show
+from kvstudio.ui.widgets.basic import Label, LinkButton, Rule, SectionLabel, Surface, scrolled, show
 
 _ROW_GAP = 6
 _SMALLEST_MAX = 131072
@@ -80,13 +78,8 @@ class SettingsPanel(Surface):
         self._column.addWidget(Rule())
         self._build_advanced()
         self._column.addStretch(1)
-        scroll = QScrollArea()
+        scroll = scrolled(content)
         scroll.setObjectName("settingsScroll")
-        scroll.setFrameShape(QFrame.Shape.NoFrame)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        scroll.setWidgetResizable(True)
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        scroll.setWidget(content)
         scroll.verticalScrollBar().rangeChanged.connect(self._on_scrollable)
         self.area = scroll
         top = QVBoxLayout()

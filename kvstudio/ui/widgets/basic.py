@@ -1,12 +1,14 @@
 """The small parts every panel is made of: labels, chips, switches, cards, rules, buttons."""
 
 import html
+from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QColor,
     QFont,
     QFontMetrics,
+    QHelpEvent,
     QPainter,
     QPaintEvent,
     QPalette,
@@ -18,8 +20,10 @@ from PySide6.QtWidgets import (
     QFrame,
     QLabel,
     QPushButton,
+    QScrollArea,
     QSizePolicy,
     QToolButton,
+    QToolTip,
     QWidget,
 )
 
@@ -145,6 +149,29 @@ def plain_tooltip(text: str) -> str:
     escaped = (html.escape(line, quote=False) for line in text.split("\n"))
     lines = (f"<nobr>{line}</nobr>" if len(line) <= _WHOLE_LINE else line for line in escaped)
     return "<qt>{}</qt>".format("<br>".join(lines))
+
+
+def show_tooltip(widget: QWidget, event: QEvent, words_at: Callable[[float, float], str]) -> bool:
+    """Answer a tooltip's event with what is said of the place below the pointer; False for any other event."""
+    if event.type() != QEvent.Type.ToolTip or not isinstance(event, QHelpEvent):
+        return False
+    words = words_at(event.pos().x(), event.pos().y())
+    if words:
+        QToolTip.showText(event.globalPos(), plain_tooltip(words), widget)
+    else:
+        QToolTip.hideText()
+    return True
+
+
+def scrolled(content: QWidget, parent: QWidget | None = None) -> QScrollArea:
+    """What may be higher than there is room, without a frame; the keyboard goes to what is inside."""
+    area = QScrollArea(parent)
+    area.setFrameShape(QFrame.Shape.NoFrame)
+    area.setWidgetResizable(True)
+    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+    area.setWidget(content)
+    return area
 
 
 class Chip(Label):

@@ -1,15 +1,15 @@
 """The choice in one picture: a row per wish, a field per step with what it leaves free; a click takes the step."""
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QFontMetricsF, QHelpEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtGui import QFontMetricsF, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from kvstudio.advise.choices import Choice
 from kvstudio.advise.choices import Step as Taken
 from kvstudio.ui import text, theme
 from kvstudio.ui.theme import Radius, Step, Theme, Weight
 from kvstudio.ui.widgets import patterns
-from kvstudio.ui.widgets.basic import plain_tooltip
+from kvstudio.ui.widgets.basic import show_tooltip
 from kvstudio.units import format_room
 
 _LEFT, _GAP, _ROW, _BOX = 148, 6, 50, 40
@@ -109,14 +109,11 @@ class ChoiceChart(QWidget):
             super().keyPressEvent(event)
 
     def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            at = self.hit(event.pos().x(), event.pos().y())
-            if at is None:
-                QToolTip.hideText()
-            else:
-                QToolTip.showText(event.globalPos(), plain_tooltip(self.words_at(at)), self)
-            return True
-        return super().event(event)
+        return show_tooltip(self, event, self._said_at) or super().event(event)
+
+    def _said_at(self, x: float, y: float) -> str:
+        at = self.hit(x, y)
+        return "" if at is None else self.words_at(at)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         current = Theme.current()

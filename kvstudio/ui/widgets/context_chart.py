@@ -4,7 +4,6 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QFocusEvent,
     QFontMetricsF,
-    QHelpEvent,
     QKeyEvent,
     QMouseEvent,
     QPainter,
@@ -15,7 +14,7 @@ from PySide6.QtGui import (
     QPolygonF,
     QResizeEvent,
 )
-from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from kvstudio.advise.by_context import N_CTX_STEP, ContextView
 from kvstudio.budget.values import BufferKind, DeviceBudget
@@ -23,7 +22,7 @@ from kvstudio.ui import colours, text, theme
 from kvstudio.ui.kinds import KindStyle
 from kvstudio.ui.theme import Step, Theme, Weight
 from kvstudio.ui.widgets import bar_geometry, patterns
-from kvstudio.ui.widgets.basic import plain_tooltip
+from kvstudio.ui.widgets.basic import show_tooltip
 from kvstudio.ui.widgets.context_geometry import GAP, HEADROOM, LEFT, RIGHT, Plot, plots, spread, used_bytes, value_at
 from kvstudio.units import GIB, format_gib
 
@@ -160,14 +159,11 @@ class ContextChart(QWidget):
         return "\n".join(lines)
 
     def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
-            at = self.picked_at(event.pos().x(), event.pos().y())
-            if at is None:
-                QToolTip.hideText()
-            else:
-                QToolTip.showText(event.globalPos(), plain_tooltip(self.words_at(at)), self)
-            return True
-        return super().event(event)
+        return show_tooltip(self, event, self._said_at) or super().event(event)
+
+    def _said_at(self, x: float, y: float) -> str:
+        at = self.picked_at(x, y)
+        return "" if at is None else self.words_at(at)
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)

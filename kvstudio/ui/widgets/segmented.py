@@ -94,12 +94,8 @@ class SegmentedSwitch(QWidget):
         """Choose as if the user had."""
         self._buttons[key].setChecked(True)
 
-    def set_choice_enabled(self, key: str, enabled: bool) -> None:
-        """Offer a choice or not."""
-        self._buttons[key].setEnabled(enabled)
-
     def _on_stepped(self, step: int) -> None:
-        keys = [key for key, button in self._buttons.items() if button.isEnabled()]
+        keys = list(self._buttons)
         at = keys.index(self.current()) + step
         if 0 <= at < len(keys):
             self.choose(keys[at])
