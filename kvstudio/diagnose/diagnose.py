@@ -21,17 +21,19 @@ def diagnose(
     `lines` may be a part of the log: those that are quoted are looked up by number. `events` default to what `lines`
     state. An unresolved refusal of memory decides; then what ended the run otherwise; then a refusal that was
     overcome; else nothing failed, or the reason is not in the text. Of servers whose lines a router mixed, the last
-    that failed is told.
+    that failed for a reason the text gives is told.
     """
     texts = {line.number: line for line in lines}
     events = parse(lines) if events is None else events
     parts = children.split(events, texts)
-    found = [_one(part, texts, budget) for part in parts] if len(parts) > 1 else []
-    failed = [diagnosis for diagnosis in found if diagnosis.outcome is Outcome.FAILED]
+    found = [(part, _one(part.events, texts, budget)) for part in parts] if len(parts) > 1 else []
+    failed = [(part, diagnosis) for part, diagnosis in found if diagnosis.outcome is Outcome.FAILED]
     if not failed:
         return _one(events, texts, budget)
-    chosen = failed[-1]
-    note = f"The text mixes the lines of {len(parts)} servers that a router started; this is about one of them."
+    explained = [pair for pair in failed if pair[1].memory_class != "unknown"]
+    part, chosen = (explained or failed)[-1]
+    which = f"the one of {part.model}" if part.model is not None else "one of them"
+    note = f"The text mixes the lines of {len(parts)} servers that a router started; this is about {which}."
     return replace(chosen, notes=(*chosen.notes, note))
 
 

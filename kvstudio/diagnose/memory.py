@@ -11,7 +11,7 @@ from kvstudio.diagnose.values import Cause, Diagnosis, Evidence, Outcome
 from kvstudio.runlog.signatures.row import Kind
 
 #: Hints that only repeat what their own line says already, or stand there once per tensor.
-_UNQUOTED = ("override_buffer", "malloc_said")
+_UNQUOTED = ("override_buffer", "malloc_said", "instance_started")
 #: Further refusals that are quoted one by one; of more only the last is.
 OTHERS = 3
 

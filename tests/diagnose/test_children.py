@@ -35,3 +35,29 @@ def test_two_healthy_children_are_no_failure() -> None:
 def test_epoch_seconds_are_no_children() -> None:
     text = "\n".join(f"[{1717816557 + n // 3}] {line}" for n, line in enumerate(FAILED))
     assert diagnose(lines_of(text)).notes == diagnose(lines_of("\n".join(FAILED))).notes
+
+
+ROUTER = "0.04.002.951 I srv          load: spawning server instance with name={} on port {}"
+ENDED = "0.09.265.867 I srv           run: instance name={} exited with status {}"
+
+
+def test_the_model_of_the_child_that_failed_is_named() -> None:
+    started = [ROUTER.format("small", 34353), ROUTER.format("large", 34354)]
+    found = diagnose(lines_of("\n".join(started) + "\n" + mixed(HEALTHY, FAILED)))
+    assert found.notes[-1].endswith("this is about the one of large.")
+
+
+def test_a_child_that_ended_without_a_word_is_told_by_the_router() -> None:
+    started = [ROUTER.format("small", 34353), ROUTER.format("large", 34354)]
+    text = "\n".join(started) + "\n" + mixed(HEALTHY[:-1], HEALTHY) + "\n" + ENDED.format("small", 9)
+    text += "\n[34354] 0.10.000.000 I slot print_timing: id  3 | task 0 | prompt eval time = 6.00 ms / 56 tokens\n"
+    found = diagnose(lines_of(text))
+    assert found.outcome is Outcome.FAILED
+    assert found.key_line is not None and "instance name=small" in found.key_line.text
+    assert found.notes[-1].endswith("this is about the one of small.")
+
+
+def test_a_child_that_was_unloaded_did_not_fail() -> None:
+    started = [ROUTER.format("small", 34353), ROUTER.format("large", 34354)]
+    text = "\n".join(started) + "\n" + mixed(HEALTHY, HEALTHY) + "\n" + ENDED.format("small", 0)
+    assert diagnose(lines_of(text)).outcome is Outcome.OK

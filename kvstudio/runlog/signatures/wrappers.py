@@ -21,6 +21,9 @@ WRAPPERS: tuple[Signature, ...] = (
         "unable to create llama context", "Failed to create llama_context", "failed to create context", "failed to create llama context"),
         r"failed to create[ _]context|failed to initialize the context|unable to create llama context"
         r"|[Ff]ailed to create llama.context", "creating the context failed", "llama-context.cpp, common.cpp", rank=1),
+    row("instance_exited", Kind.WRAPPER, "exited with status ",
+        r"instance name=(?P<what>\S+) exited with status (?P<code>-?[1-9]\d*)",
+        "the server that the router started for {what} ended with status {code}", "tools/server server-models.cpp", rank=2),
     row("exiting", Kind.WRAPPER, ("exiting due to", "LMSTUDIO_STARTUP_ERROR", "Compute error"),
         r"exiting due to model loading error|LMSTUDIO_STARTUP_ERROR|Compute error", "the program gave up",
         "tools/server", rank=1),
