@@ -32,6 +32,8 @@ from kvstudio.units import format_gib, format_room
 
 _GLIDE_MS = 120
 _MINIMUM_WIDTH = 440
+#: Name and layers, need and room: the height of a line and the way from one to the next.
+_LINE, _LINES_APART = 19, 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +342,9 @@ class BudgetBars(QWidget):
 
     def _paint_words(self, painter: QPainter, row: Row, current: Theme) -> None:
         middle = Qt.AlignmentFlag.AlignVCenter
-        first, second = row.y - 3, row.y + 12
+        # Two lines about the middle of the bar, as far apart as the font needs.
+        first = row.y + (BAR_HEIGHT - theme.px(_LINES_APART) - theme.px(_LINE)) / 2
+        second = first + theme.px(_LINES_APART)
         room = geometry.LEFT - 6
         painter.setFont(theme.font(Step.BODY, Weight.DemiBold))
         painter.setPen(current.ink)
@@ -348,11 +352,11 @@ class BudgetBars(QWidget):
         name = metrics.elidedText(
             self._called.get(row.values.name, row.values.name), Qt.TextElideMode.ElideMiddle, room
         )
-        painter.drawText(QRectF(0, first, room, 19), middle, name)
+        painter.drawText(QRectF(0, first, room, theme.px(_LINE)), middle, name)
         painter.setFont(theme.font(Step.CAPTION))
         painter.setPen(current.muted)
         layers = QFontMetricsF(painter.font()).elidedText(row.values.layers, Qt.TextElideMode.ElideRight, room)
-        painter.drawText(QRectF(0, second, room, 19), middle, layers)
+        painter.drawText(QRectF(0, second, room, theme.px(_LINE)), middle, layers)
         self._paint_figures(painter, row, current, first, second)
 
     def _paint_figures(self, painter: QPainter, row: Row, current: Theme, first: float, second: float) -> None:
@@ -364,20 +368,20 @@ class BudgetBars(QWidget):
         need, total = _figures_of(row.values)
         painter.setFont(theme.font(Step.BODY, Weight.DemiBold))
         painter.setPen(current.bad if over else current.ink)
-        painter.drawText(QRectF(x, first, column, 19), middle, need)
+        painter.drawText(QRectF(x, first, column, theme.px(_LINE)), middle, need)
         x_total = x + QFontMetricsF(painter.font()).horizontalAdvance(need)
         painter.setFont(theme.font(Step.BODY))
         painter.setPen(current.muted)
-        painter.drawText(QRectF(x_total, first, column, 19), middle, total)
+        painter.drawText(QRectF(x_total, first, column, theme.px(_LINE)), middle, total)
         if over:
             icon = icons.pixmap("warn", current.bad, 13, self.devicePixelRatioF())
-            painter.drawPixmap(QPointF(x, second + 3), icon)
+            painter.drawPixmap(QPointF(x, second + (theme.px(_LINE) - 13) / 2), icon)
             painter.setFont(theme.font(Step.SMALL, Weight.Medium))
             painter.setPen(current.bad)
             x += 18
         else:
             painter.setFont(theme.font(Step.SMALL))
-        painter.drawText(QRectF(x, second, column, 19), middle, room_words(free, row.values.is_available))
+        painter.drawText(QRectF(x, second, column, theme.px(_LINE)), middle, room_words(free, row.values.is_available))
 
     def _paint_bracket(self, painter: QPainter, row: Row, current: Theme) -> None:
         assert row.bracket is not None
