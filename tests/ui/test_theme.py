@@ -129,3 +129,17 @@ def test_only_one_look_at_a_time_for_a_primary_button(qapp: QApplication):
     assert button.property("primary") is True
     theme.set_primary(button, False)
     assert button.property("primary") is False
+
+
+def test_sizes_grow_with_the_font_and_never_shrink(qapp: QApplication):
+    before = qapp.font()
+    try:
+        for pixels, expected in ((13, 28), (26, 56), (11, 28)):
+            font = qapp.font()
+            font.setPixelSize(pixels)
+            qapp.setFont(font)
+            assert theme.Size.CONTROL == expected
+            assert theme.px(100) == round(100 * max(pixels, 13) / 13)
+            assert f"max-height: {theme.px(20)}px" in theme.style_sheet(Theme.current())
+    finally:
+        qapp.setFont(before)

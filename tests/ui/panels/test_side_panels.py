@@ -250,3 +250,17 @@ def test_the_sample_is_offered_only_where_it_is(qtbot):
     page.show_sample(True)
     with qtbot.waitSignal(page.sample_requested):
         page.sample_button.click()
+
+
+def test_a_narrow_tool_bar_folds_words_away_and_keeps_every_step(qtbot):
+    bar = ToolBar()
+    qtbot.addWidget(bar)
+    icon_only, both = Qt.ToolButtonStyle.ToolButtonIconOnly, Qt.ToolButtonStyle.ToolButtonTextBesideIcon
+    for width in (1600, 700, 1600):
+        bar.resize(width, bar.height())
+        bar.show()
+        buttons = [b for b in bar.findChildren(QToolButton) if b.text()]
+        assert all(b.toolTip() for b in buttons)
+        wanted = {both} if width > 1000 else {both, icon_only}
+        qtbot.waitUntil(lambda w=wanted, found=buttons: {b.toolButtonStyle() for b in found} <= w)
+        assert (bar.check_button.toolButtonStyle() is icon_only) is (width < 1000)
