@@ -138,7 +138,8 @@ def test_sizes_grow_with_the_font_and_never_shrink(qapp: QApplication):
             font = qapp.font()
             font.setPixelSize(pixels)
             qapp.setFont(font)
-            assert theme.Size.CONTROL == expected
+            control = theme.Size.CONTROL
+            assert control == expected
             assert theme.px(100) == round(100 * max(pixels, 13) / 13)
             assert f"max-height: {theme.px(20)}px" in theme.style_sheet(Theme.current())
     finally:
