@@ -1,5 +1,6 @@
 """What a marked line says, and the lines a diagnosis quotes."""
 
+import re
 from collections.abc import Iterable, Mapping
 
 from kvstudio.diagnose.timeline import Mark, Timeline
@@ -11,6 +12,8 @@ MAX_EVIDENCE = 12
 MAX_QUOTED = 200
 ENDINGS = (Kind.WRAPPER, Kind.CRASH, Kind.KILLED)
 
+#: A figure that the line was cut before.
+_UNSAID = re.compile(r"\{\w+\}")
 #: Names that are written small, also at the start of a sentence.
 _LOWER = ("llama.cpp", "ggml")
 
@@ -28,7 +31,7 @@ def says(mark: Mark) -> str:
     text = mark.signature.says
     for name, value in values.items():
         text = text.replace("{" + name + "}", value[:MAX_QUOTED])
-    return text
+    return _UNSAID.sub("some", text)
 
 
 def sentence(mark: Mark) -> str:

@@ -8,7 +8,10 @@ from kvstudio.runlog.signatures.row import Kind
 from kvstudio.runlog.values import BufferPrinted, CachePrinted, CommandSeen, ModelSeen
 
 _DRAFT_PATH = re.compile(
-    r"(?:^|[/\\_\-. ])(?:draft|mtp|eagle\d?|dflash|dspark|speculat\w+)(?:[/\\_\-. ]|$|er\b|s\b)", re.IGNORECASE
+    r"(?:^|[/\\_\-. ])(?:draft|eagle\d?|dflash|dspark|speculat\w+)(?:[/\\_\-. ]|$|er\b|s\b)"
+    # A main model that brings its MTP layers has the word inside its name.
+    r"|(?:^|[/\\])mtp[_\-.]|[_\-.]mtp\.gguf$",
+    re.IGNORECASE,
 )
 _RUNTIME = frozenset({"cuda_runtime", "metal_command_memory", "vulkan_device_lost", "metal_2023_nil"})
 #: What ggml called its Metal buffers in 2023.

@@ -104,3 +104,36 @@ def test_any_mix_of_lines_is_diagnosed(pieces: list[str], end: str) -> None:
 @given(st.binary(max_size=3000))
 def test_any_bytes_are_diagnosed(data: bytes) -> None:
     assert read_log(data).n_bytes == len(data)
+
+
+def test_a_line_cut_before_its_figure_says_no_figure() -> None:
+    found = diagnose(lines_of('{"error":"exit status 1: ggml_backend_cpu_buffer_type_alloc_buffer: failed"}'))
+    assert found.requested_bytes is None
+    assert "the system refused some bytes of host memory" in [e.says for e in found.evidence]
+
+
+def test_a_failed_metal_command_buffer_is_not_overcome_by_a_server_that_listens() -> None:
+    text = (
+        "ggml_metal_synchronize: error: command buffer 0 failed with status 5\n"
+        "error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)\n"
+        "srv  llama_server: model loaded\n"
+    )
+    assert diagnose(lines_of(text)).outcome is Outcome.FAILED
+
+
+def test_lines_alike_are_quoted_once_and_the_last_counted() -> None:
+    found = diagnose(lines_of("decode: failed to find a memory slot for batch of size 1024\n" * 9))
+    assert [(e.number, e.says) for e in found.evidence][1:] == [(9, "the last of 9 alike")]
+    assert found.title == "The context is full"
+
+
+@pytest.mark.parametrize(
+    ("file", "stage"), [("Qwen3.5-4B-MTP-UD-Q5_K_XL.gguf", "kv"), ("gemma-4-12b-it-Q8_0-MTP.gguf", "draft")]
+)
+def test_a_main_model_may_have_mtp_in_its_name(file: str, stage: str) -> None:
+    text = (
+        "alloc_tensor_range: failed to allocate Vulkan0 buffer of size 1632174080\n"
+        "llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache\n"
+        f"srv    load_model: failed to create_context with model '/models/{file}'\n"
+    )
+    assert diagnose(lines_of(text)).stage == stage

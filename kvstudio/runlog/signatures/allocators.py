@@ -293,8 +293,9 @@ ALLOCATORS: tuple[Signature, ...] = (
     row(
         "cpu_buffer",
         Kind.ALLOCATOR,
-        ("alloc_buffer: failed to allocate buffer of size", "HBM buffer of size"),
-        r"(?:cpu\w*|amx\w*|hbm\w*|numa\w*|repack\w*|kleidiai\w*)alloc_buffer: failed to allocate buffer of size (?P<bytes>\d+)"
+        ("alloc_buffer: failed", "HBM buffer of size"),
+        # Also cut off or wrapped by a program that shows it.
+        r"(?:cpu\w*|amx\w*|hbm\w*|numa\w*|repack\w*|kleidiai\w*)alloc_buffer: failed(?: to allocate buffer of size (?P<bytes>\d+))?"
         r"|failed to allocate HBM buffer of size (?P<bytes2>\d+)",
         "the system refused {bytes} bytes of host memory",
         "ggml-backend.cpp ggml_backend_cpu_buffer_type_alloc_buffer; ggml-cpu amx.cpp, hbm.cpp",

@@ -12,7 +12,7 @@ WRAPPERS: tuple[Signature, ...] = (
         r"(?:runner|server)(?: process)? (?:has terminated|process has terminated|no longer running|terminated|exited)"
         r"|Server process terminated unexpectedly", "the wrapper only says that llama.cpp ended", "Ollama; text-generation-webui", rank=2),
     row("wrapper_timeout", Kind.WRAPPER, ("timed out waiting for", "timed out waiting for llama runner", "context canceled"),
-        r"timed out waiting for llama runner|timed out waiting for (?:server|the server)", "the wrapper gave up waiting", "Ollama", rank=2),
+        r"timed out waiting for (?:llama runner|llama-server|(?:the )?server)", "the wrapper gave up waiting", "Ollama", rank=2),
     row("model_failed", Kind.WRAPPER, ("failed to load model", "error loading model", "unable to load model", "exception loading model",
         "Failed to load model", "Error loading model", "Load Text Model OK: False", "failed to load the model", "could not load model"),
         r"(?:failed to|could not) load (?:the )?model|error loading model|unable to load model|exception loading model|Failed to load (?:the )?model"
