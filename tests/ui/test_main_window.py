@@ -17,6 +17,7 @@ from kvstudio.ui.preferences import Preferences, when
 from kvstudio.ui.theme import Scheme
 from kvstudio.ui.work_page import holders, measured_in
 from kvstudio.units import GIB, MIB
+from tests.ui import samples
 
 TINY = str(Path(__file__).parent.parent / "data" / "headers" / "tiny.gguf")
 CARD = Device("CUDA0", "CUDA", "RTX 4090", 24 * GIB, 23 * GIB, DeviceSource.NVML)
@@ -337,3 +338,20 @@ def test_holders_name_the_biggest():
         CARD, processes=(DeviceProcess(1, "a", GIB), DeviceProcess(2, "b", 3 * GIB), DeviceProcess(3, "c", None))
     )
     assert holders((busy, HOST)) == {"CUDA0": "b (2) holds 3.0 GiB"}
+
+
+def test_the_keyboard_goes_through_the_window_as_the_eye_does(opened):
+    opened.store.add_what_if((Device("CUDA7", "CUDA", "", 8 * GIB, 8 * GIB, DeviceSource.WHAT_IF),))
+    opened.store.tick("CUDA0", False)
+    opened.work.settings.more.click()
+    opened.work.chart.show_fixes(samples.FIXES)
+    names, at = [], opened.toolbar.open_button
+    for _ in range(5000):
+        if at.focusPolicy() & Qt.FocusPolicy.TabFocus:
+            names.append(at.objectName())
+        at = at.nextInFocusChain()
+        if at is opened.toolbar.open_button:
+            break
+    wanted = ["openButton", "helpButton", "useCUDA0", "useCUDA7", "removeCUDA7", "addWhatIf", "bars", "why", "apply0"]
+    wanted += ["commandText", "n_ctx", "advancedToggle", "kv_unified", "environment", "openLog"]
+    assert [name for name in names if name in wanted] == wanted

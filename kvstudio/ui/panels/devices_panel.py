@@ -11,7 +11,7 @@ from kvstudio.errors import KvStudioError
 from kvstudio.ui import icons
 from kvstudio.ui.text import said, tr
 from kvstudio.ui.theme import Size, Space, Step, Weight
-from kvstudio.ui.widgets.basic import ElidedLabel, Label, SectionLabel, icon_button, plain_tooltip
+from kvstudio.ui.widgets.basic import ElidedLabel, Label, SectionLabel, icon_button, plain_tooltip, tab_inside
 from kvstudio.units import GIB, format_bytes, format_gib
 
 _INDENT = 24
@@ -160,6 +160,7 @@ class DevicesPanel(QWidget):
         self._rows = {name: self._rows[name] for name in names}
         for index, row in enumerate(self._rows.values()):
             self._list.insertWidget(index, row)
+        tab_inside(self, *(part for row in self._rows.values() for part in row.stops))
 
 
 class _DeviceRow(QWidget):
@@ -172,6 +173,8 @@ class _DeviceRow(QWidget):
         super().__init__()
         self._name = name
         self.box: QCheckBox | None = None
+        #: Where the keyboard stops, in order.
+        self.stops: list[QWidget] = []
         first = QHBoxLayout()
         first.setSpacing(0)
         first.setContentsMargins(0, 0, 0, 0)
@@ -182,6 +185,7 @@ class _DeviceRow(QWidget):
             self.box.setFixedWidth(_INDENT)
             self.box.toggled.connect(lambda on: self.ticked.emit(self._name, on))
             first.addWidget(self.box)
+            self.stops.append(self.box)
         else:
             first.addSpacing(_INDENT)
         # The server of a remote device stands beside its name; both together would fill the row.
@@ -199,6 +203,7 @@ class _DeviceRow(QWidget):
             remove.setFixedSize(20, 20)
             remove.clicked.connect(lambda: self.removed.emit(self._name))
             first.addWidget(remove)
+            self.stops.append(remove)
         # Of a process its size matters more than the middle of its name.
         self._second = ElidedLabel(step=Step.SMALL, role="muted", mode=Qt.TextElideMode.ElideMiddle)
         second = QHBoxLayout()

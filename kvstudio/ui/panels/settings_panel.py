@@ -22,7 +22,7 @@ from kvstudio.ui.panels.setting_row import SettingRow, effective_width, least_ef
 from kvstudio.ui.settings_table import ADVANCED, BY_FIELD, MAIN, NOT_MARKED
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Size, Space, Step
-from kvstudio.ui.widgets.basic import Label, LinkButton, Rule, SectionLabel, Surface, scrolled, show
+from kvstudio.ui.widgets.basic import Label, LinkButton, Rule, SectionLabel, Surface, scrolled, show, tab_after
 
 _ROW_GAP = 6
 _SMALLEST_MAX = 131072
@@ -158,6 +158,8 @@ class SettingsPanel(Surface):
         self._environment = EnvironmentEditor()
         self._environment.edited.connect(self.env_edited)
         column.addWidget(self._environment)
+        rows = (self._rows[setting.field].control for _, group in ADVANCED for setting in group)
+        tab_after(self.more, *rows, self._environment.field)
         self.show_case(self._case)
 
     def show_case(self, case: Case) -> None:

@@ -2,6 +2,7 @@
 
 import html
 from collections.abc import Callable
+from itertools import pairwise
 
 from PySide6.QtCore import QEvent, QRectF, QSize, Qt
 from PySide6.QtGui import (
@@ -161,6 +162,22 @@ def show_tooltip(widget: QWidget, event: QEvent, words_at: Callable[[float, floa
     else:
         QToolTip.hideText()
     return True
+
+
+def tab_after(start: QWidget, *late: QWidget) -> None:
+    """Widgets made after the others stand last in the tab order; put them behind `start`, where they are seen."""
+    for one, next_one in pairwise((start, *late)):
+        QWidget.setTabOrder(one, next_one)
+
+
+def tab_inside(holder: QWidget, *late: QWidget) -> None:
+    """As `tab_after`, behind whatever the keyboard reaches before it comes to `holder`."""
+    start: QWidget | None = holder.previousInFocusChain()
+    while start is not None and start is not holder:
+        if start not in late and start.focusPolicy() & Qt.FocusPolicy.TabFocus:
+            tab_after(start, *late)
+            return
+        start = start.previousInFocusChain()
 
 
 def scrolled(content: QWidget, parent: QWidget | None = None) -> QScrollArea:

@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QGridLayout, QSizePolicy, QVBoxLayout, QWidget
 from kvstudio.advise.values import Fix
 from kvstudio.ui import text
 from kvstudio.ui.theme import Step
-from kvstudio.ui.widgets.basic import ElidedLabel, Icon, Label, LinkButton, SectionLabel
+from kvstudio.ui.widgets.basic import ElidedLabel, Icon, Label, LinkButton, SectionLabel, tab_inside
 from kvstudio.units import format_room
 
 MOST = 3
@@ -55,6 +55,7 @@ class FixRows(QWidget):
         layout = self.layout()
         assert layout is not None
         layout.addWidget(self._area)
+        tab_inside(self, *self._area.findChildren(LinkButton))
         self.setVisible(bool(shown))
 
     def _rows(self, fixes: tuple[Fix, ...]) -> QWidget:
