@@ -203,14 +203,17 @@ class CheckDialog(QDialog):
         grid.setVerticalSpacing(Space.XS)
         grid.setColumnStretch(5, 1)
         heads = (tr("Device"), tr("Memory"), tr("Estimate"), tr("llama.cpp"), tr("Difference"), "")
-        right = Qt.AlignmentFlag.AlignRight
+        top = Qt.AlignmentFlag.AlignTop
+        right = Qt.AlignmentFlag.AlignRight | top
         for column, words in enumerate(heads):
-            grid.addWidget(SectionLabel(words), 0, column, right if column in (2, 3, 4) else Qt.AlignmentFlag.AlignLeft)
+            grid.addWidget(SectionLabel(words), 0, column, right if column in (2, 3, 4) else top)
         for row, (cells, differs) in enumerate(check_rows(result), 1):
             for column, words in enumerate(cells):
                 role = ("ink" if differs else "muted") if column >= 4 else "ink"
-                label = Label(words, role=role, wrap=column == 5)
-                grid.addWidget(label, row, column, right if column in (2, 3, 4) else Qt.AlignmentFlag.AlignLeft)
+                note = column == 5
+                label = Label(words[:1].upper() + words[1:] if note else words, role=role, wrap=note)
+                label.setAlignment(right if column in (2, 3, 4) else top)
+                grid.addWidget(label, row, column)
         layout.addLayout(grid)
         for note in result.notes:
             layout.addWidget(Label(note[:1].upper() + note[1:], Step.SMALL, role="muted", wrap=True))

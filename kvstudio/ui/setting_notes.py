@@ -39,7 +39,7 @@ def effective(field: str, budget: Budget | None, typed: object) -> str:
             return f"{config.n_parallel}, {shared}" if config.kv_unified else f"{config.n_parallel} {shared}"
         case "n_gpu_layers":
             if not budget.devices:
-                return tr("no device")
+                return tr("on CPU")
             return tr("{} of {}").format(*budget.offloaded_layers)
         case "tensor_split":
             counts = layer_counts(budget)
