@@ -12,6 +12,9 @@ from kvstudio.runlog.signatures.row import Kind
 
 #: Hints that only repeat what their own line says already, or stand there once per tensor.
 _UNQUOTED = ("override_buffer", "malloc_said", "instance_started")
+#: How far back a line of a request is looked for, and the one that a cut line may start with.
+NEAR = 12
+_PROGRESS = "prompt processing progress"
 #: Further refusals that are quoted one by one; of more only the last is.
 OTHERS = 3
 
@@ -20,6 +23,8 @@ def diagnose(run: Timeline, found: Failure, texts: Texts, facts: RunFacts, budge
     """What was asked of which device for what, why it was refused, and whether that ended the run."""
     place = where.find(run, found.group)
     at, proof = stage.of_group(run, found.group, place.name)
+    if at == "compute" and not run.named("context_failed") and _serving(found.group.key, texts):
+        at = "decode"
     ruling = causes.of_memory(run, found, place, at, facts, budget)
     memory_class = _memory_class(found, ruling.cause)
     if memory_class == "not_memory":
@@ -45,6 +50,12 @@ def diagnose(run: Timeline, found: Failure, texts: Texts, facts: RunFacts, budge
         bytes_exact=place.exact,
         notes=quoting.notes(run),
     )
+
+
+def _serving(key: Mark, texts: Texts) -> bool:
+    """Whether the lines just before are those of a server at work on a request."""
+    near = (quoting.message_at(key.line - n, texts) for n in range(1, NEAR))
+    return any((message.startswith("slot ") and "| task " in message) or _PROGRESS in message for message in near)
 
 
 def ended_otherwise(run: Timeline, found: Failure) -> bool:

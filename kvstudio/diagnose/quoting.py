@@ -65,7 +65,11 @@ def key_line(mark: Mark, texts: Texts) -> KeyLine:
 
 def message(mark: Mark, texts: Texts) -> str:
     """The line without its prefixes; empty when it was not kept."""
-    line = texts.get(mark.line)
+    return message_at(mark.line, texts)
+
+
+def message_at(number: int, texts: Texts) -> str:
+    line = texts.get(number)
     return line.message if line is not None else ""
 
 
