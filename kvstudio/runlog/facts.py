@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 
-from kvstudio.runlog.signatures.row import NUM
+from kvstudio.runlog.signatures.row import NUM, Pattern
 from kvstudio.runlog.values import (
     BreakdownRow,
     BufferPrinted,
@@ -37,11 +37,11 @@ def size(text: str) -> int | None:
     return round(float(match[1].replace(",", ".")) * _SCALE[match[2].upper()]) if match else None
 
 
-_BUFFER = re.compile(
+_BUFFER = Pattern(
     rf"(?P<func>[~\w]*)(?::|\s)\s*(?P<name>[A-Za-z][\w.\-]*(?:\[[^\]\s]*\])?)\s+(?:(?P<kind>model|KV|RS|LoRA|output|compute)|DSV4 \w+ state)?"
     rf"\s*buffer(?: total)? size\s*=\s*(?P<mib>{NUM}) Mi?B"
 )
-_BUFFER_2023 = re.compile(
+_BUFFER_2023 = Pattern(
     rf"(?P<func>\w+): (?:(?P<what>mem required|VRAM used|kv self size|KV self size|compute buffer total size|total VRAM used|"
     rf"VRAM scratch buffer|VRAM kv self))\s*[=:]\s*(?P<mib>{NUM}) Mi?B"
 )
@@ -49,71 +49,71 @@ _KINDS_2023 = {
     "mem required": ("CPU", "model"), "VRAM used": ("GPU", "model"), "kv self size": ("", "kv"),
     "compute buffer total size": ("CPU", "compute"), "VRAM kv self": ("GPU", "kv"), "VRAM scratch buffer": ("GPU", "compute"),
 }  # fmt: skip
-_CACHE = re.compile(
+_CACHE = Pattern(
     rf"size =\s*(?P<mib>{NUM}) MiB \(\s*(?P<cells>\d+) cells,\s*(?P<layers>\d+) layers,\s*(?P<seqs>\d+)(?:/\s*(?P<streams>\d+))? seqs"
     rf"[^)]*\)(?:, (?P<k>[KR]) \((?P<kt>\w+)\):\s*(?P<kb>{NUM}) MiB, (?P<v>[VS]) \((?P<vt>\w+)\):\s*(?P<vb>{NUM}) MiB)?"
 )
-_CACHE_2024 = re.compile(
+_CACHE_2024 = Pattern(
     rf"KV self size\s*=\s*{NUM} MiB, (?:K|c\^KV) \((?P<kt>\w+)\):\s*(?P<kb>{NUM}) MiB, (?:V|kv\^T) \((?P<vt>\w+)\):\s*(?P<vb>{NUM}) MiB"
 )
-_OFFLOAD = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
-_LISTED = re.compile(
+_OFFLOAD = Pattern(r"offloaded (\d+)/(\d+) layers to GPU")
+_LISTED = Pattern(
     rf"^(?:\w+ +\w+: )?\s*-?\s*(?P<name>[A-Za-z]+\d*(?:\[[^\]]*\])?)\s*: (?P<desc>.+?) \((?P<total>{NUM}) MiB, (?P<free>{NUM}) MiB free\)"
 )
-_USING = re.compile(r"using device (?P<name>\S+) \((?P<desc>.*?)\)(?: \([^)]*\))? - (?P<free>\d+) MiB free")
-_CUDA = re.compile(
+_USING = Pattern(r"using device (?P<name>\S+) \((?P<desc>.*?)\)(?: \([^)]*\))? - (?P<free>\d+) MiB free")
+_CUDA = Pattern(
     r"^\s*Device (?P<id>\d+): (?P<desc>.+?), (?:compute capability [\d.]+|gfx\w+[^,]*).*?(?:VRAM: (?P<total>\d+) MiB)?\s*$"
 )
-_CUDA_FOUND = re.compile(r"ggml_(?:cuda_init|init_cublas): found (\d+) (CUDA|ROCm|MUSA) devices")
-_VULKAN = re.compile(r"ggml_vulkan: (?P<id>\d+) = (?P<desc>.+?)(?: \((?P<driver>[^()]*)\))? \| uma")
-_METAL = re.compile(rf"(?:recommendedMaxWorkingSetSize|recommended max working set size)\s*=\s*(?P<mb>{NUM}) MB")
-_OLLAMA_GPU = re.compile(
+_CUDA_FOUND = Pattern(r"ggml_(?:cuda_init|init_cublas): found (\d+) (CUDA|ROCm|MUSA) devices")
+_VULKAN = Pattern(r"ggml_vulkan: (?P<id>\d+) = (?P<desc>.+?)(?: \((?P<driver>[^()]*)\))? \| uma")
+_METAL = Pattern(rf"(?:recommendedMaxWorkingSetSize|recommended max working set size)\s*=\s*(?P<mb>{NUM}) MB")
+_OLLAMA_GPU = Pattern(
     r'msg="inference compute".*?(?:library=(?P<lib>\w+)).*?(?:(?:name|description|variant)="?(?P<desc>[^"=]*)"?).*?total="(?P<total>[^"]*)"'
     r'(?:.*?available="(?P<free>[^"]*)")?'
 )
-_OLLAMA_BUFFER = re.compile(
+_OLLAMA_BUFFER = Pattern(
     r'msg="(?P<what>model weights|kv cache|compute graph|output layer)"\s+(?:device|buffer)=(?P<name>\S+) size="(?P<size>[^"]*)"'
 )
 _OLLAMA_KINDS = {"model weights": "model", "kv cache": "kv", "compute graph": "compute", "output layer": "output"}
-_FIT_DEVICE = re.compile(
+_FIT_DEVICE = Pattern(
     r"-\s+(?P<name>\w+)(?: \([^|]*\))?\s*:\s*(?P<total>\d+) total,\s*(?P<used>\d+) used,\s*(?P<free>-?\d+) (?:free|surplus|deficit)"
 )
-_PROJECTED = re.compile(
+_PROJECTED = Pattern(
     rf"projected to use (?P<need>{NUM}) MiB of (?P<where>device|host) memory vs\. (?P<have>{NUM}) MiB of (?P<what>free|total)"
 )
-_TABLE_HEAD = re.compile(r"memory breakdown \[MiB\]")
-_TABLE_DEVICE = re.compile(
+_TABLE_HEAD = Pattern(r"memory breakdown \[MiB\]")
+_TABLE_DEVICE = Pattern(
     r"\|\s+- (?P<label>.+?)\s*\|\s*(?P<total>\d+) =\s*(?P<free>-?\d+) \+ \(\s*(?P<self>\d+) =\s*(?P<model>\d+) \+\s*(?P<ctx>\d+) \+"
     r"\s*(?P<comp>\d+)\) \+\s*(?P<un>-?\d+) \|"
 )
-_TABLE_HOST = re.compile(
+_TABLE_HOST = Pattern(
     r"\|\s+- (?P<label>.+?)\s*\|\s*(?P<self>\d+) =\s*(?P<model>\d+) \+\s*(?P<ctx>\d+) \+\s*(?P<comp>\d+)\s*\|"
 )
-_CONFIG = re.compile(
+_CONFIG = Pattern(
     r"^(?:llama_context|llama_new_context_with_model|llama_init_from_model|llama_model_load_internal): (?P<key>[a-z_]+)\s*=\s*(?P<value>\S.*)$"
 )
-_INFO = re.compile(
+_INFO = Pattern(
     r"^(?:print_info|llm_load_print_meta|llama_model_load_internal): (?P<key>arch|n_ctx_train|n_layer|n_expert|n_embd|n_head|n_head_kv|n_swa|file type"
     r"|file size|model type|model params|general\.name|model size|ssm_d_state|n_layer_all)\s*=\s*(?P<value>\S.*)$"
 )
-_SLOTS = re.compile(r"n_slots = (?P<slots>\d+)(?:, n_ctx_slot = (?P<ctx>\d+))?(?:, kv_unified = '(?P<unified>\w+)')?")
-_AUTO_SLOTS = re.compile(
+_SLOTS = Pattern(r"n_slots = (?P<slots>\d+)(?:, n_ctx_slot = (?P<ctx>\d+))?(?:, kv_unified = '(?P<unified>\w+)')?")
+_AUTO_SLOTS = Pattern(
     r"n_parallel is set to auto, using n_parallel = (?P<slots>\d+)(?: and kv_unified = (?P<unified>\w+))?"
 )
-_BUILD = re.compile(
+_BUILD = Pattern(
     r"(?:^|\s|\()(?:main: )?(?:build(?:_info)?|version)\s*[:=]?\s*(?:b(?P<b>\d+)-(?P<bc>[0-9a-f]{6,})|b?(?P<n>\d+)(?: \(|, commit )(?P<c>[0-9a-f]{6,}))"
     r"|vendor\s+: llama\.cpp (?P<lc>[0-9a-f]{6,}) \((?P<ln>\d+)\)"
 )
-_COMMAND = re.compile(
+_COMMAND = Pattern(
     r"(?P<cmd>(?:[A-Z_][A-Z0-9_]*=\S+ +)*(?:[^\s'\"=|;()]*[/\\])?"
     r"(?:llama-(?:server|cli|bench|completion|mtmd-cli|run|perplexity|simple|imatrix|batched-bench|fit-params|finetune)"
     r"|ollama_llama_server|ollama(?:\.exe)?[\"']? runner|(?<=[/\\])(?:server|main|finetune|perplexity))(?:\.exe)?[\"']? +-{1,2}[a-zA-Z].*)$"
 )
-_NAMESPACE = re.compile(r"^Namespace\(.*\bcontextsize=.*\)$")
-_LOADED_FROM = re.compile(
+_NAMESPACE = Pattern(r"^Namespace\(.*\bcontextsize=.*\)$")
+_LOADED_FROM = Pattern(
     r"loaded meta data with \d+ key-value pairs and \d+ tensors from (?P<path>.+?)(?: \(version .*)?$"
 )
-_LOADING = re.compile(
+_LOADING = Pattern(
     r"loading (?P<role>model|draft model|multimodal model) (?:from )?'(?P<path>[^']+)'"
     r"|failed to load (?P<role2>draft model|multimodal model|model),? '(?P<path2>[^']+)'|create[ _]context with model '(?P<path3>[^']+)'"
     r"|llama\.cpp: loading model from (?P<path4>.+)$|unable to load model: (?P<path5>/\S+)"
@@ -192,7 +192,7 @@ def _loading(line: int, m: re.Match[str], message: str) -> LogEvent:
 Builder = Callable[[int, re.Match[str], str], LogEvent | None]
 
 #: Cheap word, pattern, builder.
-FACTS: tuple[tuple[str, re.Pattern[str], Builder], ...] = (
+FACTS: tuple[tuple[str, Pattern, Builder], ...] = (
     ("buffer size", _BUFFER, _buffer),
     ("Mi", _BUFFER_2023, _buffer_2023),
     ("MB", _BUFFER_2023, _buffer_2023),

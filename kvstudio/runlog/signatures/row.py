@@ -52,6 +52,18 @@ class Signature:
         return _compiled(self.pattern).search(message)
 
 
+class Pattern:
+    """A regular expression that is compiled when a line first asks for it."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def search(self, message: str) -> re.Match[str] | None:
+        return _compiled(self._text).search(message)
+
+
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     """Compiled when a line first asks for it: the table is loaded at start and most rows are never needed."""
