@@ -198,28 +198,31 @@ class CheckDialog(QDialog):
         layout.setSpacing(Space.M)
         self.says = Label(result.says, Step.TITLE, Weight.DemiBold, wrap=True)
         layout.addWidget(self.says)
-        grid = QGridLayout()
-        grid.setHorizontalSpacing(Space.XXL)
-        grid.setVerticalSpacing(Space.XS)
-        grid.setColumnStretch(5, 1)
-        heads = (tr("Device"), tr("Memory"), tr("Estimate"), tr("llama.cpp"), tr("Difference"), "")
-        top = Qt.AlignmentFlag.AlignTop
-        right = Qt.AlignmentFlag.AlignRight | top
-        for column, words in enumerate(heads):
-            grid.addWidget(SectionLabel(words), 0, column, right if column in (2, 3, 4) else top)
-        for row, (cells, differs) in enumerate(check_rows(result), 1):
-            for column, words in enumerate(cells):
-                role = ("ink" if differs else "muted") if column >= 4 else "ink"
-                note = column == 5
-                label = Label(words[:1].upper() + words[1:] if note else words, role=role, wrap=note)
-                label.setAlignment(right if column in (2, 3, 4) else top)
-                grid.addWidget(label, row, column)
-        layout.addLayout(grid)
+        layout.addLayout(_check_grid(check_rows(result)))
         for note in result.notes:
             layout.addWidget(Label(note[:1].upper() + note[1:], Step.SMALL, role="muted", wrap=True))
         layout.addStretch(1)
         layout.addWidget(_closing(self))
         self.setMinimumWidth(theme.px(640))
+
+
+def _check_grid(rows: tuple[tuple[tuple[str, ...], bool], ...]) -> QGridLayout:
+    grid = QGridLayout()
+    grid.setHorizontalSpacing(Space.XXL)
+    grid.setVerticalSpacing(Space.XS)
+    grid.setColumnStretch(5, 1)
+    top = Qt.AlignmentFlag.AlignTop
+    right = Qt.AlignmentFlag.AlignRight | top
+    for column, words in enumerate((tr("Device"), tr("Memory"), tr("Estimate"), tr("llama.cpp"), tr("Difference"), "")):
+        grid.addWidget(SectionLabel(words), 0, column, right if column in (2, 3, 4) else top)
+    for row, (cells, differs) in enumerate(rows, 1):
+        for column, words in enumerate(cells):
+            is_note = column == 5
+            role = ("ink" if differs else "muted") if column >= 4 else "ink"
+            label = Label(words[:1].upper() + words[1:] if is_note else words, role=role, wrap=is_note)
+            label.setAlignment(right if column in (2, 3, 4) else top)
+            grid.addWidget(label, row, column)
+    return grid
 
 
 def check_rows(result: OracleResult) -> tuple[tuple[tuple[str, ...], bool], ...]:

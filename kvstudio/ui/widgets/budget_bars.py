@@ -88,6 +88,7 @@ class BudgetBars(QWidget):
         self._shown: tuple[GroupValues, ...] = ()
         self._origin: tuple[GroupValues, ...] = ()
         self._layout = BarLayout((), (), 0)
+        self._column = float(geometry.FIGURES)
         self._gap = float(geometry.GAP)
         self._host = True
         self._at_least = 0.0
@@ -157,6 +158,7 @@ class BudgetBars(QWidget):
 
     def _place(self) -> None:
         metrics = QFontMetricsF(theme.font(Step.SMALL, Weight.DemiBold))
+        self._column = max(self._figures(), float(geometry.FIGURES))
         self._layout = geometry.lay_out(
             self._shown,
             self.width(),
@@ -164,7 +166,7 @@ class BudgetBars(QWidget):
             metrics.horizontalAdvance,
             self.devicePixelRatioF(),
             self._gap,
-            self._figures(),
+            self._column,
         )
         if self.height() != round(self._layout.height):
             self.setFixedHeight(max(1, round(self._layout.height)))
@@ -343,8 +345,9 @@ class BudgetBars(QWidget):
     def _paint_words(self, painter: QPainter, row: Row, current: Theme) -> None:
         middle = Qt.AlignmentFlag.AlignVCenter
         # Two lines about the middle of the bar, as far apart as the font needs.
-        first = row.y + (BAR_HEIGHT - theme.px(_LINES_APART) - theme.px(_LINE)) / 2
-        second = first + theme.px(_LINES_APART)
+        line, apart = theme.px(_LINE), theme.px(_LINES_APART)
+        first = row.y + (BAR_HEIGHT - apart - line) / 2
+        second = first + apart
         room = geometry.LEFT - 6
         painter.setFont(theme.font(Step.BODY, Weight.DemiBold))
         painter.setPen(current.ink)
@@ -352,36 +355,36 @@ class BudgetBars(QWidget):
         name = metrics.elidedText(
             self._called.get(row.values.name, row.values.name), Qt.TextElideMode.ElideMiddle, room
         )
-        painter.drawText(QRectF(0, first, room, theme.px(_LINE)), middle, name)
+        painter.drawText(QRectF(0, first, room, line), middle, name)
         painter.setFont(theme.font(Step.CAPTION))
         painter.setPen(current.muted)
         layers = QFontMetricsF(painter.font()).elidedText(row.values.layers, Qt.TextElideMode.ElideRight, room)
-        painter.drawText(QRectF(0, second, room, theme.px(_LINE)), middle, layers)
+        painter.drawText(QRectF(0, second, room, line), middle, layers)
         self._paint_figures(painter, row, current, first, second)
 
     def _paint_figures(self, painter: QPainter, row: Row, current: Theme, first: float, second: float) -> None:
         middle = Qt.AlignmentFlag.AlignVCenter
-        column = max(self._figures(), float(geometry.FIGURES))
+        column, line = self._column, theme.px(_LINE)
         x = self.width() - column
         free = row.values.free_bytes
         over = free is not None and free < 0
         need, total = _figures_of(row.values)
         painter.setFont(theme.font(Step.BODY, Weight.DemiBold))
         painter.setPen(current.bad if over else current.ink)
-        painter.drawText(QRectF(x, first, column, theme.px(_LINE)), middle, need)
+        painter.drawText(QRectF(x, first, column, line), middle, need)
         x_total = x + QFontMetricsF(painter.font()).horizontalAdvance(need)
         painter.setFont(theme.font(Step.BODY))
         painter.setPen(current.muted)
-        painter.drawText(QRectF(x_total, first, column, theme.px(_LINE)), middle, total)
+        painter.drawText(QRectF(x_total, first, column, line), middle, total)
         if over:
             icon = icons.pixmap("warn", current.bad, 13, self.devicePixelRatioF())
-            painter.drawPixmap(QPointF(x, second + (theme.px(_LINE) - 13) / 2), icon)
+            painter.drawPixmap(QPointF(x, second + (line - 13) / 2), icon)
             painter.setFont(theme.font(Step.SMALL, Weight.Medium))
             painter.setPen(current.bad)
             x += 18
         else:
             painter.setFont(theme.font(Step.SMALL))
-        painter.drawText(QRectF(x, second, column, theme.px(_LINE)), middle, room_words(free, row.values.is_available))
+        painter.drawText(QRectF(x, second, column, line), middle, room_words(free, row.values.is_available))
 
     def _paint_bracket(self, painter: QPainter, row: Row, current: Theme) -> None:
         assert row.bracket is not None
