@@ -16,15 +16,26 @@ _LIMIT = (
 )
 _RPC = "The log of the rpc-server on the other machine: the allocator's own line is there."
 _DEVICE = "Which device it was: the list that `llama-server --list-devices` prints."
+_FREE = "What each device had free before the start: the list that `llama-server --list-devices` prints."
 _PURPOSE = "What the memory was for: the lines after it, with -lv 4."
 _BEFORE = "What had been allocated before: run again with -lv 4, which prints every buffer."
 _WRAPPER_ROWS = ("resource_text", "runner_terminated", "wrapper_timeout")
 
 
 def of(
-    run: Timeline, *, device: str | None, backend: str | None, stage: str | None, memory: bool, has_key: bool
+    run: Timeline,
+    *,
+    device: str | None,
+    backend: str | None,
+    stage: str | None,
+    memory: bool,
+    has_key: bool,
+    split: bool = False,
 ) -> tuple[str, ...]:
-    """Requests for what would settle the open questions, most useful first."""
+    """Requests for what would settle the open questions, most useful first.
+
+    `split`: the division among devices is the cause, and what they had free is not in the text.
+    """
     wants: list[str] = []
     if not has_key:
         wants.append(_WRAPPED if run.named(*_WRAPPER_ROWS) else _VERBOSE)
@@ -35,12 +46,14 @@ def of(
     if memory and backend == "RPC":
         wants.append(_RPC)
     elif memory and has_key and not run.of(Kind.KILLED):
-        wants.extend(_open_questions(run, device, stage))
+        wants.extend(_open_questions(run, device, stage, split))
     return tuple(wants)
 
 
-def _open_questions(run: Timeline, device: str | None, stage: str | None) -> list[str]:
-    wants = [_DEVICE] if device is None or device.startswith("device ") else []
+def _open_questions(run: Timeline, device: str | None, stage: str | None, split: bool) -> list[str]:
+    unnamed = device is None or device.startswith("device ")
+    # The same list answers both.
+    wants = [_FREE] if split else [_DEVICE] if unnamed else []
     if stage is None:
         wants.append(_PURPOSE)
     if not any(isinstance(event, BufferPrinted) for event in run.events):

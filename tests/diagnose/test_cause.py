@@ -86,6 +86,11 @@ ALONE = REFUSED.replace("device 1", "device 0").replace("CUDA1", "CUDA0")
 USING = "llama_prepare_model_devices: using device CUDA{} (NVIDIA A40) (unknown id) - {} MiB free\n"
 
 
+def test_a_split_without_free_figures_asks_for_them() -> None:
+    assert any("each device had free" in want for want in cause(REFUSED).missing)
+    assert not any("each device had free" in want for want in cause(ALONE).missing)
+
+
 def test_the_only_device_of_the_text_is_full() -> None:
     assert cause(ALONE).cause is Cause.CAPACITY
 
