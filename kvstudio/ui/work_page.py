@@ -29,7 +29,7 @@ from kvstudio.ui.panels.run_panel import RunPanel
 from kvstudio.ui.panels.settings_panel import SettingsPanel
 from kvstudio.ui.text import tr
 from kvstudio.ui.theme import Size, Space, Theme
-from kvstudio.ui.widgets.basic import Rule, Surface, scrolled
+from kvstudio.ui.widgets.basic import Rule, Surface, scroll_area, scrolled
 from kvstudio.units import format_bytes
 from kvstudio.work import task
 
@@ -111,9 +111,11 @@ class WorkPage(QWidget):
         middle = QVBoxLayout(canvas)
         middle.setContentsMargins(0, 0, 0, 0)
         middle.setSpacing(0)
-        self.chart = ChartPanel()
         # The command stays in sight however much the chart has to show.
-        middle.addWidget(scrolled(self.chart, canvas), 1)
+        area = scroll_area(canvas)
+        middle.addWidget(area, 1)
+        self.chart = ChartPanel(area.viewport())
+        area.setWidget(self.chart)
         yield self.chart
         self._command_row = QVBoxLayout()
         self.command = CommandPanel(canvas)

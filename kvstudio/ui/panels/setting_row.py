@@ -52,8 +52,8 @@ def _wide_control() -> int:
 class Dot(QWidget):
     """The mark of a changed setting."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
         self.setFixedSize(_DOT, Size.CONTROL)
         self.on = False
 
@@ -78,8 +78,8 @@ class WholeLabel(ElidedLabel):
 class ShortCombo(QComboBox):
     """A combo box whose closed form shows a shorter text than its list; the wheel scrolls the panel, not the value."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
         self.short = ""
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -115,15 +115,15 @@ class SettingRow(QWidget):
 
     def _build(self) -> None:
         setting = self.setting
-        self.dot = Dot()
-        self._name = Label(tr(setting.caption))
-        self._flag = WholeLabel(setting.flag, Step.SMALL, role="muted", mono=True)
+        self.dot = Dot(self)
+        self._name = Label(tr(setting.caption), parent=self)
+        self._flag = WholeLabel(setting.flag, Step.SMALL, role="muted", mono=True, parent=self)
         self._flag.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.control = self._make_control()
         self.control.setObjectName(setting.field)
         self.control.setAccessibleName(f"{setting.caption} {setting.flag}".strip())
         self._name.setBuddy(self.control)
-        self._effective = ElidedLabel(step=Step.SMALL, role="muted")
+        self._effective = ElidedLabel(step=Step.SMALL, role="muted", parent=self)
         tip = plain_tooltip(f"{setting.flag}\n{setting.help}".strip())
         for widget in (self._name, self._flag, self.control):
             widget.setToolTip(tip)
@@ -141,16 +141,15 @@ class SettingRow(QWidget):
             self._effective.setFixedWidth(effective_width())
             grid.setColumnMinimumWidth(6, effective_width())
             grid.addWidget(self._effective, 0, 6)
-        self._note_icon = Icon("info", "muted", 12)
-        self._note = Label(step=Step.SMALL, role="muted", wrap=True)
-        note = QHBoxLayout()
+        self._note_row = QWidget(self)
+        self._note_row.hide()
+        self._note_icon = Icon("info", "muted", 12, self._note_row)
+        self._note = Label(step=Step.SMALL, role="muted", wrap=True, parent=self._note_row)
+        note = QHBoxLayout(self._note_row)
         note.setContentsMargins(Space.L, Space.S - 2, 0, 0)
         note.setSpacing(Space.XS + 3)
         note.addWidget(self._note_icon)
         note.addWidget(self._note, 1)
-        self._note_row = QWidget()
-        self._note_row.setLayout(note)
-        self._note_row.hide()
         self.layout_below = QVBoxLayout()
         self.layout_below.setContentsMargins(0, 0, 0, 0)
         layout = QVBoxLayout(self)
@@ -167,7 +166,7 @@ class SettingRow(QWidget):
 
     def _make_control(self) -> QLineEdit | ShortCombo:
         if self.setting.kind in (Kind.CHOICE, Kind.SWITCH):
-            box = ShortCombo()
+            box = ShortCombo(self)
             box.setFixedSize(_control_width(), Size.CONTROL)
             box.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
             values = (True, False) if self.setting.kind is Kind.SWITCH else self.setting.choices
@@ -176,7 +175,7 @@ class SettingRow(QWidget):
                 box.addItem(format_value(self.setting, value), value)
             box.activated.connect(self._on_chosen)
             return box
-        field = QLineEdit()
+        field = QLineEdit(self)
         field.setFixedSize(_wide_control() if self._is_wide() else _control_width(), Size.CONTROL)
         if self.setting.kind is Kind.SECRET:
             field.setEchoMode(QLineEdit.EchoMode.Password)

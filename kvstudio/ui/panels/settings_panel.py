@@ -59,12 +59,16 @@ class SettingsPanel(Surface):
         header.addWidget(SectionLabel(tr("Launch settings")))
         header.addStretch(1)
         header.addWidget(self.reset)
-        content = QWidget()
+        # In its place before it is filled: Qt styles what it holds once more whenever it moves.
+        content = self._content = QWidget()
+        scroll = self.area = scrolled(content, self)
+        scroll.setObjectName("settingsScroll")
+        scroll.verticalScrollBar().rangeChanged.connect(self._on_scrollable)
         self._column = QVBoxLayout(content)
         self._column.setContentsMargins(Space.L, 0, Space.L, Space.L)
         self._column.setSpacing(_ROW_GAP)
         for setting in MAIN:
-            self._column.addWidget(self._row(setting.field))
+            self._column.addWidget(self._row(setting.field, content))
         self.slider = ContextSlider()
         self.slider.setObjectName("contextSlider")
         self.slider.setAccessibleName(tr("Context"))
@@ -78,10 +82,6 @@ class SettingsPanel(Surface):
         self._column.addWidget(Rule())
         self._build_advanced()
         self._column.addStretch(1)
-        scroll = scrolled(content)
-        scroll.setObjectName("settingsScroll")
-        scroll.verticalScrollBar().rangeChanged.connect(self._on_scrollable)
-        self.area = scroll
         top = QVBoxLayout()
         top.setContentsMargins(Space.L, Space.S + 1, Space.L - 2, Space.S - 1)
         top.addLayout(header)
@@ -119,7 +119,7 @@ class SettingsPanel(Surface):
         row.addWidget(self._count)
         row.addStretch(1)
         self._column.addLayout(row)
-        self._advanced = QWidget()
+        self._advanced = QWidget(self._content)
         column = QVBoxLayout(self._advanced)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(_ROW_GAP)
@@ -151,7 +151,7 @@ class SettingsPanel(Surface):
             label.setContentsMargins(0, Space.S, 0, 0)
             column.addWidget(label)
             for setting in group:
-                column.addWidget(self._row(setting.field))
+                column.addWidget(self._row(setting.field, self._advanced))
         label = SectionLabel(tr("Environment variables"))
         label.setContentsMargins(0, Space.S, 0, 0)
         column.addWidget(label)
@@ -192,8 +192,8 @@ class SettingsPanel(Surface):
         self.slider.setEnabled(case.model is not None)
         self.slider.show_context(now or 4096, max(_SMALLEST_MAX, trained))
 
-    def _row(self, field: str) -> SettingRow:
-        row = SettingRow(BY_FIELD[field])
+    def _row(self, field: str, holder: QWidget) -> SettingRow:
+        row = SettingRow(BY_FIELD[field], holder)
         row.edited.connect(self.edited)
         self._rows[field] = row
         return row

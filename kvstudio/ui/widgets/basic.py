@@ -182,12 +182,18 @@ def tab_inside(holder: QWidget, *late: QWidget) -> None:
 
 def scrolled(content: QWidget, parent: QWidget | None = None) -> QScrollArea:
     """What may be higher than there is room, without a frame; the keyboard goes to what is inside."""
+    area = scroll_area(parent)
+    area.setWidget(content)
+    return area
+
+
+def scroll_area(parent: QWidget | None = None) -> QScrollArea:
+    """As `scrolled`, for what is made inside its `viewport()` and then set."""
     area = QScrollArea(parent)
     area.setFrameShape(QFrame.Shape.NoFrame)
     area.setWidgetResizable(True)
     area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
     area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-    area.setWidget(content)
     return area
 
 
