@@ -22,7 +22,7 @@ _MUTED_CONTRAST = 5.9
 #: And what the edge of a button or field must reach on the canvas.
 _EDGE_CONTRAST = 3.0
 #: Panels less different from the canvas than this are shaded by so much ink.
-_GROUND_CONTRAST, _GROUND_SHADE = 1.08, 0.08
+_GROUND_CONTRAST, _GROUND_SHADE = 1.08, 0.06
 
 
 class Scheme(StrEnum):
