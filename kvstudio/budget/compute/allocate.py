@@ -4,6 +4,7 @@ Source: ggml-alloc.c ggml_gallocr_alloc_graph_impl and ggml_dyn_tallocr, read at
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from kvstudio.budget.compute.backend import Backend
 from kvstudio.budget.compute.tensor import INPLACE_OPS, Tensor
@@ -34,6 +35,10 @@ class Arena:
     @property
     def size(self) -> int:
         return sum(chunk.peak for chunk in self.chunks)
+
+    def holes(self) -> list[list[tuple[int, int]]]:
+        """(address, bytes) of the free blocks of each chunk."""
+        return [[(block[0], block[1]) for block in chunk.free] for chunk in self.chunks]
 
     def take(self, size: int) -> tuple[int, int]:
         """(chunk, address) of a new block; `size` is already aligned."""
@@ -94,22 +99,40 @@ class Arena:
         free.insert(at, [address, size])
 
 
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """What a graph asks of one backend's buffer, in order: which is the same wherever the blocks end up.
+
+    `events`: (-1, bytes, 0) takes a block; (index of the event that took it, bytes, offset) gives it back, or with an
+    offset its end. `tensors` has what a block was first taken for, None for the others.
+    """
+
+    events: list[tuple[int, int, int]] = field(default_factory=list)
+    tensors: list[Tensor | None] = field(default_factory=list)
+
+
 class GraphAllocator:
-    """Replays one graph; `sizes` has the bytes of each backend's compute buffer afterwards."""
+    """Replays one graph: `streams` of the backends' buffers, `marks` their lengths when a layer was first reached."""
 
     def __init__(self, backends: Sequence[Backend]) -> None:
-        self._arenas = [Arena(b.alignment, b.max_bytes) for b in backends]
+        self._backends = backends
+        self._alignment = [b.alignment for b in backends]
         self._alloc_bytes = [b.alloc_bytes for b in backends]
-        self._live: list[dict[tuple[int, int], Tensor]] = [{} for _ in backends]
-        self.grown_in: set[int] = set()
-        self.at_peak: list[list[Tensor]] = [[] for _ in backends]
+        self.streams = tuple(Stream() for _ in backends)
+        self.marks: dict[int, tuple[int, ...]] = {}
 
     @property
     def sizes(self) -> list[int]:
-        return [arena.size for arena in self._arenas]
+        """Bytes of each backend's compute buffer."""
+        found = []
+        for backend, stream in zip(self._backends, self.streams, strict=True):
+            arena = Arena(backend.alignment, backend.max_bytes)
+            Player(arena, stream.events).play(0, len(stream.events))
+            found.append(arena.size)
+        return found
 
     def run(self, nodes: list[tuple[Tensor, int]], leafs: list[tuple[Tensor, int]]) -> None:
-        allocate = self._allocate
+        allocate, release = self._allocate, self._release
         for leaf, at in leafs:
             if not leaf.own and leaf.home is None:
                 allocate(leaf, at)
@@ -122,7 +145,11 @@ class GraphAllocator:
                 src.children += 1
                 if src.is_input and not src.own and src.view_src is None:
                     allocate(src, at)
+        reached = -1
         for node, at in nodes:
+            if node.layer > reached:
+                reached = node.layer
+                self.marks[reached] = tuple([len(stream.events) for stream in self.streams])
             for src in node.src:
                 if not src.own and src.home is None and src.view_src is None:
                     allocate(src, at)
@@ -135,14 +162,14 @@ class GraphAllocator:
                     if root is not None:
                         root.views -= 1
                         if root.views == 0 and root.children == 0 and root.own:
-                            self._release(root)
+                            release(root)
                     elif src.own:
-                        self._release(src)
+                        release(src)
 
     def _padded(self, tensor: Tensor, at: int) -> int:
         more = self._alloc_bytes[at]
         size = tensor.n_bytes if more is None else more(tensor)
-        alignment = self._arenas[at].alignment
+        alignment = self._alignment[at]
         return (size + alignment - 1) // alignment * alignment
 
     def _allocate(self, node: Tensor, at: int) -> None:
@@ -159,31 +186,77 @@ class GraphAllocator:
                     and parent.ne == node.ne
                     and parent.nb == node.nb
                 ):
-                    node.buffer, node.chunk, node.addr = parent.buffer, parent.chunk, parent.addr
+                    node.buffer, node.taken = parent.buffer, parent.taken
                     parent.own = False
-                    self._trim(node, parent)
+                    if self._alloc_bytes[parent.buffer] is not None:
+                        self._trim(node, parent)
                     return
         node.buffer = at
-        arena = self._arenas[at]
-        grown = arena.grown
-        node.chunk, node.addr = arena.take(self._padded(node, at))
-        live = self._live[at]
-        live[node.chunk, node.addr] = node
-        if arena.grown != grown:
-            self.grown_in.add(node.layer)
-            self.at_peak[at] = list(live.values())
+        stream = self.streams[at]
+        node.taken = len(stream.events)
+        stream.events.append((-1, self._padded(node, at), 0))
+        stream.tensors.append(node)
 
     def _trim(self, node: Tensor, parent: Tensor) -> None:
         at = parent.buffer
-        if self._alloc_bytes[at] is None:
-            return
         had, need = self._padded(parent, at), self._padded(node, at)
         if had > need:
-            self._arenas[at].give(parent.chunk, parent.addr + need, had - need)
+            self._give(at, parent.taken, had - need, need)
 
     def _release(self, tensor: Tensor) -> None:
         if tensor.is_output:
             return
-        self._live[tensor.buffer].pop((tensor.chunk, tensor.addr), None)
-        self._arenas[tensor.buffer].give(tensor.chunk, tensor.addr, self._padded(tensor, tensor.buffer))
+        self._give(tensor.buffer, tensor.taken, self._padded(tensor, tensor.buffer), 0)
         tensor.own = False
+
+    def _give(self, at: int, taken: int, size: int, offset: int) -> None:
+        stream = self.streams[at]
+        stream.events.append((taken, size, offset))
+        stream.tensors.append(None)
+
+
+class Player:
+    """Plays events on an arena; `places` has where each block was last taken, `peak` what was alive when it grew last.
+
+    Both are by the index of the event that took the block.
+    """
+
+    __slots__ = ("_events", "_live", "arena", "peak", "places")
+
+    def __init__(self, arena: Arena, events: list[tuple[int, int, int]]) -> None:
+        self.arena = arena
+        self._events = events
+        self._live: dict[tuple[int, int], int] = {}
+        self.places: list[tuple[int, int]] = [(0, 0)] * len(events)
+        self.peak: list[int] = []
+
+    def play(self, first: int, last: int) -> None:
+        """The events from `first` up to `last`."""
+        places, live, arena, events = self.places, self._live, self.arena, self._events
+        take, give = arena.take, arena.give
+        for i in range(first, last):
+            taken, size, offset = events[i]
+            if taken < 0:
+                grown = arena.grown
+                places[i] = place = take(size)
+                live[place] = i
+                if arena.grown != grown:
+                    self.peak = list(live.values())
+                continue
+            place = places[taken]
+            if not offset:
+                live.pop(place, None)
+            give(place[0], place[1] + offset, size)
+
+    def hold(self, events: Sequence[int]) -> list[tuple[int, int]]:
+        """Take blocks as some events did, once more; where they are."""
+        arena = self.arena
+        held = []
+        for i in events:
+            grown = arena.grown
+            place = arena.take(self._events[i][1])
+            self._live[place] = i
+            held.append(place)
+            if arena.grown != grown:
+                self.peak = list(self._live.values())
+        return held

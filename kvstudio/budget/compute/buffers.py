@@ -6,6 +6,7 @@ from typing import Any
 
 from kvstudio.budget.compute.backend import Backend
 from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE, Reserve
+from kvstudio.budget.compute.known import Known
 from kvstudio.budget.compute.layers import Kept, kept_layers
 from kvstudio.budget.compute.simulate import (
     Simulated,
@@ -74,7 +75,6 @@ class _Prepared:
     names: tuple[str, ...]
     kept: Kept | None = None
     samples: dict[Any, _Samples] = field(default_factory=dict)
-    flash_attn: dict[Any, bool] = field(default_factory=dict)
 
 
 def compute_buffers(
@@ -127,12 +127,22 @@ def _key(reserve: Reserve, effective: EffectiveConfig) -> Any:
 def _simulated(prepared: _Prepared, reserve: Reserve, effective: EffectiveConfig, key: Any) -> Simulated:
     if prepared.kept is None:
         prepared.kept = kept_layers(reserve)
+    known: Known = reserve.model.memo.setdefault("simulated", Known())
+    settings = _settings(reserve, effective, key)
     if effective.flash_attn == "auto" and reserve.flash_attn:
-        survives = prepared.flash_attn.get(key)
-        if survives is None:
-            survives = prepared.flash_attn[key] = flash_attn_survives(reserve, prepared.backends, prepared.kept)
-        reserve.flash_attn = survives
-    return simulate(reserve, prepared.backends, prepared.kept)
+        reserve.flash_attn = flash_attn_survives(reserve, prepared.backends, known, settings)
+    return simulate(reserve, prepared.backends, prepared.kept, known, (settings, reserve.flash_attn))
+
+
+def _settings(reserve: Reserve, effective: EffectiveConfig, key: Any) -> Any:
+    """All that decides a reserve but the model and what its placement says: how many layers are on devices."""
+    return (
+        replace(
+            effective, n_gpu_layers=0, overrides=(), notes=(), errors=(), n_batch=0, fit=False, pipeline_copies=1,
+            load_mode="", lazy_mode="", repack=True, no_host=False,
+        ),
+        reserve.full_offload, key[1:],
+    )  # fmt: skip
 
 
 #: Backends whose buffers were met to the byte in real runs. CUDA's rules are followed too, but no run confirmed them.

@@ -1,166 +1,127 @@
-"""Which layers a graph needs to build: equal neighbours leave the allocator as it was, so a few stand for all."""
+"""Which layers a graph needs to build: equal neighbours do the same again, so a few stand for all."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from kvstudio.budget.compute.inputs import Reserve
-from kvstudio.header.values import ArrayValue
+from kvstudio.budget.compute.kinds import kinds_of
 
-#: Layers kept at the start of a repetition, in whole periods: holes settle within five.
-KEPT_FIRST_LAYERS = 5
-KEPT_FIRST_PERIODS = 2
-#: So many times more where devices work on what the host holds: copies of all sizes take longer to find their holes.
-MIXED_TIMES = 3
+#: Periods kept at the start of a repetition: two that may differ by what came before, and two to be compared.
+KEPT_PERIODS = 4
 _LONGEST_PERIOD = 12
-#: Hidden rules by position that no weight and no number of the layer shows.
-_MODULO_KEYS = ("n_no_rope_layer_step", "rescale_every_n_layers", "moe_every_n_layers")
 #: Architectures whose layers each hold something for the whole graph.
-HOLD_PER_LAYER = frozenset(
-    {"gemma3n", "gemma4", "deepseek4", "t5", "t5encoder", "nanbeige", "hrm_text", "talkie", "kimi-k3"}
-)
-_DEFAULT_STEP = {"llama4": 4, "smollm3": 4}
+HOLD_PER_LAYER = frozenset({"gemma3n", "gemma4", "t5", "t5encoder", "nanbeige", "hrm_text", "talkie", "kimi-k3"})
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Layers left out behind `period`, the last ones kept of a repetition that goes on for `times` periods more."""
+
+    period: tuple[int, ...]
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
 class Kept:
     """`layers` to build, in order; `twins` maps a device left out to the one with the same load.
 
-    `probation`: layers that must not make a buffer grow, else the repetition has not settled yet.
+    `gaps` between the layers kept, in order; `twin_times`: where a device left out repeats a period of its twin's more
+    or less often than that, how often by the number of the gap. `periods`: how many of each repetition come first.
     """
 
-    __slots__ = ("layers", "longer", "probation", "twins")
-
-    def __init__(
-        self, layers: tuple[int, ...], twins: dict[str, str], probation: frozenset[int], longer: bool = False
-    ) -> None:
-        self.layers = layers
-        self.twins = twins
-        self.probation = probation
-        self.longer = longer
+    layers: tuple[int, ...]
+    twins: dict[str, str]
+    gaps: tuple[Gap, ...] = ()
+    twin_times: dict[str, dict[int, int]] = field(default_factory=dict)
+    periods: int = 0
 
 
 def all_layers(reserve: Reserve) -> Kept:
-    return Kept(tuple(range(reserve.model.n_layer)), {}, frozenset())
+    return Kept(tuple(range(reserve.model.n_layer)), {})
 
 
-def kept_layers(reserve: Reserve, times: int = 1) -> Kept:
-    """The representative layers of a placement; `times` as many of each repetition as usual."""
-    n = reserve.model.n_layer
-    if reserve.arch in HOLD_PER_LAYER or n <= KEPT_FIRST_LAYERS:
+def kept_layers(reserve: Reserve, periods: int = KEPT_PERIODS) -> Kept:
+    """The representative layers of a placement; of each repetition so many periods and the last."""
+    if reserve.arch in HOLD_PER_LAYER:
         return all_layers(reserve)
-    if reserve.placement.devices and _is_mixed(reserve):
-        times = max(times, MIXED_TIMES)
-    signatures = _signatures(reserve)
-    runs = _by_device(reserve)
-    probation: set[int] = set()
-    compressed = [_compress(signatures, run, times, probation) for run in runs]
+    row = kinds_of(reserve.model, reserve.placement).row
+    layer_device = reserve.placement.layer_device
+    runs = _by_device(layer_device[: reserve.model.n_layer])
     twins: dict[str, str] = {}
+    twin_times: dict[str, dict[int, int]] = {}
     keep: list[int] = []
-    first_of: dict[tuple[Any, ...], str] = {}
-    devices = [reserve.device(run[0]) for run in runs]
+    gaps: list[Gap] = []
+    first_of: dict[Any, tuple[str, int]] = {}
+    devices = [layer_device[run[0]] or "CPU" for run in runs]
     first_device = next(iter(reserve.placement.devices), "CPU")
-    for at, (device, layers) in enumerate(zip(devices, compressed, strict=True)):
+    traits = dict(zip(reserve.placement.devices, reserve.placement.traits, strict=True))
+    for at, (device, run) in enumerate(zip(devices, runs, strict=True)):
+        layers, left_out = _compress(row, run, periods)
         inner = 0 < at < len(runs) - 1 and devices.count(device) == 1 and device not in ("CPU", first_device)
-        if inner and device != (reserve.placement.layer_device[reserve.model.n_layer_all] or "CPU"):
-            key = tuple(signatures[il] for il in layers)
+        if inner and device != (layer_device[reserve.model.n_layer_all] or "CPU"):
+            shape = tuple((gap.period[0] - run[0], len(gap.period)) for gap in left_out)
+            # What enters a device depends on the layer before its first and on the backend that one is on.
+            key = (
+                tuple(row[il] for il in layers),
+                shape,
+                row[run[0] - 1],
+                traits.get(device),
+                traits.get(devices[at - 1]),
+            )
             if key in first_of:
-                twins[device] = first_of[key]
+                twin, number = first_of[key]
+                twins[device] = twin
+                twin_times[device] = {number + i: gap.times for i, gap in enumerate(left_out)}
                 continue
-            first_of[key] = device
+            first_of[key] = device, len(gaps)
         keep.extend(layers)
-    return Kept(tuple(keep), twins, frozenset(probation), times > 1)
+        gaps.extend(left_out)
+    return Kept(tuple(keep), twins, tuple(gaps), twin_times, periods)
 
 
-def _is_mixed(reserve: Reserve) -> bool:
-    """Whether some layers, or weights of layers, are not where the others are."""
-    if not reserve.config.kv_offload or None in reserve.placement.layer_device[:-1]:
-        return True
-    return any(p.layer is not None and p.device is None for n, p in reserve.placed.items() if n.startswith("blk."))
-
-
-def _by_device(reserve: Reserve) -> list[list[int]]:
+def _by_device(layer_device: Sequence[str | None]) -> list[list[int]]:
     runs: list[list[int]] = []
-    for il in range(reserve.model.n_layer):
-        if runs and reserve.device(runs[-1][-1]) == reserve.device(il):
+    last: str | None = None
+    for il, device in enumerate(layer_device):
+        if runs and device == last:
             runs[-1].append(il)
         else:
             runs.append([il])
+        last = device
     return runs
 
 
-def _signatures(reserve: Reserve) -> list[tuple[Any, ...]]:
-    """One value per layer; equal values build equal nodes."""
-    model = reserve.model
-    parts = _weights_by_layer(reserve)
-    arrays = [v for v in model.hparams.values() if isinstance(v, tuple) and len(v) == model.n_layer_all]
-    for value in model.header.metadata.values():
-        if isinstance(value, ArrayValue) and value.count in (model.n_layer, model.n_layer_all) and value.values:
-            arrays.append(value.values)
-    steps = [reserve.whole(key, _DEFAULT_STEP.get(reserve.arch, 0)) for key in _MODULO_KEYS]
-    result = []
-    for il in range(model.n_layer):
-        layer = model.layers[il]
-        result.append(
-            (
-                parts.get(il, ()),
-                layer.n_head,
-                layer.n_head_kv,
-                layer.n_embd_head_k,
-                layer.n_embd_head_v,
-                layer.n_ff,
-                layer.is_swa,
-                layer.is_recurrent,
-                layer.has_kv,
-                tuple(a[il] if il < len(a) else None for a in arrays),
-                tuple((il + 1) % step if step else 0 for step in steps),
-            )
-        )
-    return result
-
-
-def _weights_by_layer(reserve: Reserve) -> dict[int, tuple[Any, ...]]:
-    """Per layer the shapes of its weights; where one lives elsewhere also its home and size, since it is copied."""
-    found: dict[int, list[Any]] = {}
-    for name, placed in reserve.placed.items():
-        if placed.layer is None or not name.startswith("blk."):
-            continue
-        il = placed.layer
-        suffix = name.split(".", 2)[2]
-        home = placed.device or placed.buffer_type
-        own = home == reserve.device(il)
-        where = ("", 0) if own else (home, placed.tensor.n_bytes)
-        found.setdefault(il, []).append((suffix, placed.tensor.shape, where))
-    return {il: tuple(sorted(parts)) for il, parts in found.items()}
-
-
-def _compress(signatures: Sequence[tuple[Any, ...]], run: list[int], longer: int, probation: set[int]) -> list[int]:
-    """The run without the middle of its repetitions; the last period before the gap goes on probation."""
+def _compress(row: Sequence[Any], run: list[int], periods: int) -> tuple[list[int], list[Gap]]:
+    """The run without the middle of its repetitions, and the gaps."""
     kept: list[int] = []
+    gaps: list[Gap] = []
     at, n = 0, len(run)
-    ids: dict[tuple[Any, ...], int] = {}
-    row = [ids.setdefault(signatures[il], len(ids)) for il in run]
+    kinds = [row[il] for il in run]
     while at < n:
-        period, times = _repetition(row, at)
-        first = max(KEPT_FIRST_PERIODS, -(-KEPT_FIRST_LAYERS // period)) * longer
-        if times > first + 1:
+        period, times = _repetition(kinds, at)
+        if times > periods + 1:
+            gap = at + period * periods
             end = at + period * times
-            kept.extend(run[at : at + period * first])
-            probation.update(run[at + period * (first - 1) : at + period * first])
+            kept.extend(run[at:gap])
+            gaps.append(Gap(tuple(run[gap - period : gap]), times - periods - 1))
             kept.extend(run[end - period : end])
             at = end
         else:
             kept.append(run[at])
             at += 1
-    return kept
+    return kept, gaps
 
 
-def _repetition(row: list[int], at: int) -> tuple[int, int]:
+def _repetition(row: Sequence[Any], at: int) -> tuple[int, int]:
     """The period and count of repetitions from `at` on that cover most."""
     best, n = (1, 1), len(row)
     for period in range(1, min(_LONGEST_PERIOD, (n - at) // 2) + 1):
-        times = 1
-        block = row[at : at + period]
-        while row[at + period * times : at + period * (times + 1)] == block:
-            times += 1
+        # Equal to the values a period later for so long.
+        same = at
+        while same + period < n and row[same] == row[same + period]:
+            same += 1
+        times = 1 + (same - at) // period
         if period * (times - 1) > best[0] * (best[1] - 1):
             best = (period, times)
     return best

@@ -33,19 +33,16 @@ _OPERATIONS = {
 }
 
 
-def sentence(live: list[Tensor], names: Mapping[int, str], copies: int) -> str:
-    """The largest kinds among the tensors alive at the peak; `names` of weights by the id of their leaf."""
-    sums: dict[str, int] = {}
-    for tensor in live:
-        label = _label(tensor, names, copies)
-        sums[label] = sums.get(label, 0) + tensor.n_bytes
+def sentence(sums: Mapping[str, int]) -> str:
+    """The largest of the kinds alive at the peak."""
     top = sorted(sums.items(), key=lambda item: -item[1])[:_NAMED]
     if not top:
         return "nothing of the graph runs here"
-    return "at its fullest it holds " + ", ".join(f"{format_bytes(size)} of {label}" for label, size in top)
+    return "at its fullest it holds " + ", ".join(f"{format_bytes(size)} of {kind}" for kind, size in top)
 
 
-def _label(tensor: Tensor, names: Mapping[int, str], copies: int) -> str:
+def label(tensor: Tensor, names: Mapping[int, str], copies: int) -> str:
+    """What a tensor is; `names` of weights by the id of their leaf."""
     origin = tensor.origin
     if origin is not None:
         if origin.weight:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kvstudio.budget.compute.alloc_size import alloc_bytes_of
 from kvstudio.budget.compute.allocate import GraphAllocator
@@ -9,10 +10,14 @@ from kvstudio.budget.compute.backend import Backend
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.families import build
 from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE, Reserve, pad
+from kvstudio.budget.compute.known import Known, Outline
 from kvstudio.budget.compute.layers import Kept, all_layers, kept_layers
-from kvstudio.budget.compute.reasons import sentence
+from kvstudio.budget.compute.program import NotPeriodicError, Part, Program, repeats_of
+from kvstudio.budget.compute.reasons import label, sentence
 from kvstudio.budget.compute.schedule import Schedule, assign, schedule
+from kvstudio.budget.compute.structure import structure_of
 from kvstudio.budget.compute.support import support_of
+from kvstudio.budget.compute.tensor import Tensor
 from kvstudio.budget.compute.vulkan_order import reorder_new, reorder_old
 from kvstudio.budget.placement_values import PlacedTensor, Placement
 from kvstudio.budget.values import EffectiveConfig
@@ -23,10 +28,11 @@ from kvstudio.model.values import ModelInfo
 NO_OFFLOAD = frozenset({"RPC", "MTL", "OpenCL", "WebGPU", "OPENVINO", "HTP"})
 
 
-#: How many more layers are taken when the usual few have not settled, before all are.
-_LONGER = 3
 #: Results that enter one split where layers follow each other: Q, K, V, the residual and a little more.
 _CROSSING_USUAL = 6
+#: Periods of a repetition that are kept when the usual few differ, before all are.
+_MORE_PERIODS = 6
+_IDLE = 0, sentence({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,34 +44,79 @@ class Simulated:
     followed: bool
 
 
-def simulate(reserve: Reserve, backends: list[Backend], kept: Kept) -> Simulated:
-    """The compute buffers of a reserve, from representative layers where they do for all."""
-    graph, followed = graph_of(reserve, kept.layers)
-    plan = plan_of(graph, backends, reserve)
-    if len(kept.layers) < reserve.model.n_layer and (holds_leafs(graph) or holds_copies(plan, backends, reserve)):
+def simulate(
+    reserve: Reserve, backends: list[Backend], kept: Kept, known: Known | None = None, settings: Any = None
+) -> Simulated:
+    """The compute buffers of a reserve, from representative layers where they do for all.
+
+    `known` is what was found before, `settings` all that decides a reserve besides its placement.
+    """
+    known = Known() if known is None else known
+    structure, used = structure_of(reserve, kept)
+    key = settings, structure
+    outline = known.outlines.get(key)
+    if outline is None:
+        outline = known.add(key, follow(reserve, backends, kept, used))
+    if outline.parts is None:
+        more = kept_layers(reserve, _MORE_PERIODS) if outline.more and kept.periods < _MORE_PERIODS else kept
         fresh = replace(reserve, weights={}, caches={})
-        return simulate(fresh, backends, all_layers(reserve))
+        return simulate(fresh, backends, all_layers(reserve) if more is kept else more, known, settings)
+    times = [gap.times for gap in kept.gaps]
+    rank = {reserve.placement.devices[at]: i for i, at in enumerate(used)} | {backends[-1].name: len(used)}
+    found = []
+    for backend in backends:
+        part = rank.get(kept.twins.get(backend.name, backend.name))
+        if part is None:
+            found.append(_IDLE)
+            continue
+        own = kept.twin_times.get(backend.name, {})
+        missing = tuple(own.get(n, times[n]) for n in outline.parts[part])
+        result = known.results.get((key, part, missing))
+        if result is None:
+            program = known.programs.get(key)
+            if program is None:
+                fresh = replace(reserve, weights={}, caches={})
+                again = follow(fresh, backends, kept, used)
+                assert isinstance(again, Program)
+                known.add(key, again)
+                program = again
+            result = known.measured(key, program, part, missing)
+        found.append(result)
+    return Simulated(tuple(size for size, _ in found), tuple(why for _, why in found), outline.followed)
+
+
+def follow(reserve: Reserve, backends: list[Backend], kept: Kept, used: Sequence[int]) -> Program | Outline:
+    """Build, schedule and lay out the kept layers, or say that they do not do for all; `used` devices take part."""
+    graph, followed = graph_of(reserve, kept.layers)
+    makers = _makers(graph) if kept.gaps else []
+    plan = plan_of(graph, backends, reserve)
+    if len(kept.layers) < reserve.model.n_layer and holds_copies(plan, backends, reserve):
+        return Outline(None)
     allocator = GraphAllocator(backends)
     allocator.run(plan.nodes, plan.leafs)
-    if allocator.grown_in & kept.probation:
-        fresh = replace(reserve, weights={}, caches={})
-        more = kept_layers(reserve, _LONGER)
-        settled = all_layers(reserve) if more.layers == kept.layers or kept.longer else more
-        return simulate(fresh, backends, settled)
-    sizes = allocator.sizes
-    at = {backend.name: i for i, backend in enumerate(backends)}
+    try:
+        repeats = repeats_of(allocator, kept, makers)
+    except NotPeriodicError:
+        return Outline(None, more=True)
     names = {id(leaf): name for name, leaf in reserve.weights.items()}
     copies = reserve.placement.pipeline_copies
-    reasons = [sentence(live, names, copies) for live in allocator.at_peak]
-    for device, twin in kept.twins.items():
-        sizes[at[device]] = sizes[at[twin]]
-        reasons[at[device]] = reasons[at[twin]]
-    return Simulated(tuple(sizes), tuple(reasons), followed)
+    parts = []
+    for at in (*used, len(backends) - 1):
+        stream, backend = allocator.streams[at], backends[at]
+        labels = [None if t is None else (label(t, names, copies), t.n_bytes) for t in stream.tensors]
+        parts.append(Part(stream.events, labels, repeats[at], backend.alignment, backend.max_bytes))
+    return Program(tuple(parts), followed)
 
 
-def holds_leafs(graph: Blocks) -> bool:
-    """Whether layers make leafs of their own, which live as long as the graph: then every layer counts."""
-    return any(leaf.home is None and not leaf.is_input for leaf in graph.leafs)
+def _makers(graph: Blocks) -> list[tuple[Tensor, int]]:
+    """Leafs that one layer makes for itself, with the layer: they have memory from the start until they are used."""
+    own = {id(leaf): leaf for leaf in graph.leafs if leaf.home is None and not leaf.is_input}
+    users: dict[int, set[int]] = {}
+    for node in graph.nodes if own else ():
+        for src in node.src:
+            if id(src) in own:
+                users.setdefault(id(src), set()).add(node.layer)
+    return [(own[leaf], min(layers)) for leaf, layers in users.items() if len(layers) == 1]
 
 
 def holds_copies(plan: Schedule, backends: list[Backend], reserve: Reserve) -> bool:
@@ -99,15 +150,25 @@ def plan_of(graph: Blocks, backends: list[Backend], reserve: Reserve) -> Schedul
     )  # fmt: skip
 
 
-def flash_attn_survives(reserve: Reserve, backends: list[Backend], kept: Kept) -> bool:
+def flash_attn_survives(
+    reserve: Reserve, backends: list[Backend], known: Known | None = None, settings: Any = None
+) -> bool:
     """llama.cpp's own probe: a graph of one token per sequence must keep every attention on its layer's device.
 
-    Source: llama-context.cpp resolve_fused_ops, read at build 11434.
+    `known` and `settings` as for `simulate`. Source: llama-context.cpp resolve_fused_ops, read at build 11434.
     """
-    probe = replace(reserve, n_tokens=reserve.n_seqs, n_outputs=reserve.n_seqs, weights={}, caches={})
-    graph, _ = graph_of(probe, kept.layers)
-    assign(graph, backends, op_offload=reserve.config.op_offload)
-    return all(backends[node.backend].name == reserve.device(il) for node, il in graph.fused_attention if il >= 0)
+    known = Known() if known is None else known
+    # An operation's device depends on its own layer and the two beside it: two periods and the last show every case.
+    kept = kept_layers(reserve, 2)
+    key = settings, structure_of(reserve, kept)[0]
+    found = known.survives.get(key)
+    if found is None:
+        probe = replace(reserve, n_tokens=reserve.n_seqs, n_outputs=reserve.n_seqs, weights={}, caches={})
+        graph, _ = graph_of(probe, kept.layers)
+        assign(graph, backends, op_offload=reserve.config.op_offload)
+        found = all(backends[node.backend].name == reserve.device(il) for node, il in graph.fused_attention if il >= 0)
+        known.keep_probe(key, found)
+    return found
 
 
 def reserve_for(

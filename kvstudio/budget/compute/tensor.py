@@ -51,11 +51,9 @@ class Tensor:
     """
 
     __slots__ = (
-        "addr",
         "backend",
         "buffer",
         "children",
-        "chunk",
         "copies",
         "home",
         "is_input",
@@ -70,6 +68,7 @@ class Tensor:
         "own",
         "pinned",
         "src",
+        "taken",
         "type",
         "view_src",
         "views",
@@ -105,8 +104,7 @@ class Tensor:
         self.views = 0
         self.own = False
         self.buffer = 0
-        self.chunk = 0
-        self.addr = 0
+        self.taken = 0
         per, size = BLOCKS.get(type_id, (1, 4))
         if nb is None:
             nb1 = ne[0] // per * size

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kvstudio.budget.compute.known import Known
 from kvstudio.budget.compute.layers import all_layers, kept_layers
 from kvstudio.budget.compute.simulate import backends_of, placed_by_name, reserve_for, simulate
 from kvstudio.budget.effective import resolve
@@ -58,3 +59,36 @@ def test_few_layers_give_what_all_give(name: str, args: tuple[str, ...]) -> None
         few = simulate(reserve, backends, kept_layers(reserve))
         fresh = replace(reserve, weights={}, caches={})
         assert few.sizes == simulate(fresh, backends, all_layers(fresh)).sizes
+
+
+@pytest.mark.parametrize(
+    ("name", "backend", "count", "args"),
+    [
+        ("deepseek-v4-flash", "RPC", 2, ("-c", "131072", "-np", "1", "-ngl", "99", "-b", "2048", "-ub", "2048")),
+        ("deepseek-v32-685b", "RPC", 6, ("-c", "32768", "-ngl", "55", "-ts", "0,5,3,8,3,1", "--cpu-moe", "-nkvo")),
+        ("glm5-744b", "CUDA", 8, ("-c", "32768", "-ngl", "60", "-ncmoe", "20")),
+        ("gptneox-20b", "SYCL", 4, ("-c", "4096", "-ngl", "8", "-ub", "1024", "-ts", "0,1,2,7")),
+    ],
+)
+def test_layers_left_out_are_played_as_often_as_they_are(
+    name: str, backend: str, count: int, args: tuple[str, ...]
+) -> None:
+    reserve = _reserve(name, backend, count, *args)
+    backends = backends_of(reserve.placement, reserve.config.build)
+    kept = kept_layers(reserve)
+    assert len(kept.layers) < reserve.model.n_layer
+    fresh = replace(reserve, weights={}, caches={})
+    assert simulate(reserve, backends, kept).sizes == simulate(fresh, backends, all_layers(fresh)).sizes
+
+
+def test_what_is_remembered_is_what_a_fresh_look_gives() -> None:
+    known = Known()
+    for n_gpu_layers in range(20, 80, 4):
+        args = ("-c", "8192", "-np", "1", "-ngl", str(n_gpu_layers))
+        reserve = _reserve("qwen3-235b-a22b", "CUDA", 4, *args)
+        backends = backends_of(reserve.placement, reserve.config.build)
+        kept = kept_layers(reserve)
+        remembered = simulate(reserve, backends, kept, known, "same")
+        fresh = replace(reserve, weights={}, caches={})
+        assert remembered == simulate(fresh, backends, kept)
+    assert len(known.outlines) < 15
