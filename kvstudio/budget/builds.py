@@ -13,6 +13,8 @@ _LATE_MTP_GRAPHS = frozenset({"glm4moe", "deepseek2", "mistral4", "cohere2moe"})
 MTP_SKIPS_JOINED_EXPERTS = 11434
 #: First build known whose --fit gives every slot of a split pool the whole trained context when -c is not typed.
 FIT_PER_STREAM = 11434
+#: First build known whose Vulkan reads weights of type TQ1_0.
+VULKAN_TQ1 = 11434
 #: First build known to replace --no-mmap, --mlock and --direct-io by --load-mode.
 LOAD_MODE = 11434
 

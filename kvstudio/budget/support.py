@@ -5,6 +5,7 @@ Source: llama.cpp b11434, ggml/src/ggml-<backend> (supports_op); backends not na
 
 from math import prod
 
+from kvstudio.budget import builds
 from kvstudio.budget.placement_values import BackendTraits
 from kvstudio.budget.traits import CpuTraits
 from kvstudio.header.types import TENSOR_TYPES
@@ -13,6 +14,7 @@ from kvstudio.model.values import ModelInfo
 
 _F16, _I32 = 1, 26
 _Q4_0, _Q4_1, _Q8_0, _Q2_K, _Q4_K, _Q5_K, _Q6_K, _IQ4_NL, _IQ4_XS, _MXFP4 = 2, 3, 8, 10, 12, 13, 14, 20, 23, 39
+_TQ1_0 = 34
 #: Weights of matrices and rows that every GPU backend reads.
 _MATRIX_OPS = frozenset({"MUL_MAT", "MUL_MAT_ID", "GET_ROWS"})
 _VULKAN_MATRIX = frozenset(
@@ -26,12 +28,16 @@ _PROBE_SEQUENCES = 3  # and a state-space step with so many sequences of that ma
 _WKV6_PROBE_BYTES = 4 * 123**4  # the state RWKV 6's step is probed with, whatever the model
 
 
-def device_takes(trait: BackendTraits, op: str, tensor: TensorInfo, model: ModelInfo) -> bool:
+def device_takes(
+    trait: BackendTraits, op: str, tensor: TensorInfo, model: ModelInfo, build: int = builds.NEWEST
+) -> bool:
     """Whether the backend runs `op` on that weight."""
     backend = trait.backend
     if trait.max_tensor_bytes is not None and _largest(op, tensor, model) > trait.max_tensor_bytes:
         return False
     if backend == "Vulkan":
+        if tensor.type_id == _TQ1_0 and op in _MATRIX_OPS and not builds.follows(build, builds.VULKAN_TQ1):
+            return False
         return _vulkan_takes(op, tensor, model)
     if backend in ("CUDA", "ROCm", "MUSA"):
         if op == "SSM_SCAN":

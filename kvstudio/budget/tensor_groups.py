@@ -173,7 +173,11 @@ def _choose(model: ModelInfo, lists: Lists, tensor: TensorInfo, op: str, index: 
     forced = _override(lists, tensor.name)
     if forced is not None and forced != CPU:
         return _unmapped_host(lists, _type_name(lists, forced))
-    if forced is None and index is not None and support.device_takes(lists.traits[index], op, tensor, model):
+    if (
+        forced is None
+        and index is not None
+        and support.device_takes(lists.traits[index], op, tensor, model, lists.build)
+    ):
         return lists.types[index]
     return _host_choice(model, lists, tensor, op)
 
@@ -181,7 +185,7 @@ def _choose(model: ModelInfo, lists: Lists, tensor: TensorInfo, op: str, index: 
 def _host_choice(model: ModelInfo, lists: Lists, tensor: TensorInfo, op: str) -> str:
     """First fitting of: pinned host memory, AMX, CPU_REPACK, plain CPU."""
     host = lists.host
-    if host is not None and support.device_takes(host, op, tensor, model):
+    if host is not None and support.device_takes(host, op, tensor, model, lists.build):
         return CPU if lists.mapped else host.host_buffer_type or CPU
     if lists.repack and support.amx_takes(lists.cpu, op, tensor):
         return AMX

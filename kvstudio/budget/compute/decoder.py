@@ -19,7 +19,8 @@ class Style:
     `pos`: learned positions are added to the embedding. `qk_norm`: before the rotation per head (`head`) or over the
     whole row (`row`; `flat` where the row is rebuilt from heads), behind it (`after`). `q_scale`: Q is scaled after the
     rotation. `residual`: `seq` or one of the parallel orders. `gating` `key:x`: from the header, `x` where it says
-    nothing; `norm_w` None: from the header. `shexp`: shared experts, plain or weighted by a gate (`gated`, `silu_div`).
+    nothing; `norm_w` None: from the header. `shexp`: shared experts, plain or weighted by a gate (`gated`, `silu_div`),
+    or a dense feed-forward beside the experts, scaled with them (`halved`).
     `ffn_norm`: weight that normalises the feed-forward input. `attn_post`/`ffn_post`: norms of the branch before it is
     added. `late_rows`: the rows asked for are picked behind all layers, before or after the last norm. `head_extra`:
     scalings behind the logits.
@@ -79,8 +80,11 @@ class Decoder:
     def begin(self) -> Tensor:
         g, s = self.g, self.s
         cur = g.inp_embd(scale=s.scale_embd == "rows")
-        if s.scale_embd == "plain" or (s.scale_embd == "key" and g.r.number("embedding_scale")):
+        if s.scale_embd == "plain":
             cur = g.scale(cur)
+        elif s.scale_embd == "always" or (s.scale_embd == "key" and g.r.number("embedding_scale")):
+            cur = g.scale(cur)
+            g.expand(cur)
         self.pos = g.inp_pos()
         if s.pos and g.r.weight("position_embd.weight") is not None:
             cur = g.add(cur, g.get_rows(g.top("position_embd.weight"), self.pos))
@@ -107,6 +111,7 @@ class Decoder:
     def finish(self, cur: Tensor) -> None:
         g, late = self.g, self.s.late_rows
         if late == "before_norm" and self.out_ids is not None:
+            cur.is_output = True
             cur = g.get_rows(cur, self.out_ids)
         if late == "after_norm" and self.out_ids is not None:
             cur = g.build_norm(cur, g.r.weight("output_norm.weight"), None, self.s.norm, -1)
@@ -284,9 +289,12 @@ class Decoder:
     def shared(self, il: int, cur: Tensor, out: Tensor) -> Tensor:
         """The experts every token passes, added to the routed ones."""
         g, s = self.g, self.s
-        if g.w(il, "ffn_up_shexp") is None:
+        names = "ffn_{}" if s.shexp == "halved" else "ffn_{}_shexp"
+        if g.w(il, names.format("up")) is None:
             return out
-        dense = g.ffn(il, cur, s.act, names="ffn_{}_shexp")
+        dense = g.ffn(il, cur, s.act, names=names)
+        if s.shexp == "halved":
+            return g.scale(g.add(dense, out))
         if s.shexp == "gated":
             dense = g.mul(dense, g.unary(g.mm(g.need(il, "ffn_gate_inp_shexp"), cur)))
         elif s.shexp == "silu_div":

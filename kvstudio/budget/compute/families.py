@@ -69,8 +69,6 @@ STYLES: dict[str, Style] = {
     "nemotron": Style(norm="layer", act="relu_sqr"),
     "starcoder2": _LAYER,
     "internlm2": Style(),
-    "grok": Style(attn_post="attn_output_norm", ffn_post="layer_output_norm", ffn_post_pinned=True, act="gelu",
-                  attn_out_bias=False, head_extra=4),
     "mistral3": Style(rope_factors=True, attn_temp=True),
     "olmoe": Style(qk_norm="row", norm_w=False, attn_out_bias=False),
     "minimax-m2": Style(qk_norm="row", attn_out_bias=False, gating="key:sigmoid"),
@@ -94,7 +92,7 @@ STYLES: dict[str, Style] = {
                         attn_out_bias=False),
     "granite": _GRANITE,
     "granitemoe": _GRANITE,
-    "minicpm": replace(_GRANITE, scale_embd="plain"),
+    "minicpm": replace(_GRANITE, scale_embd="always"),
     "refact": Style(rope="none", attn_out_bias=False),
     "jais": Style(norm="layer", rope="none"),
     "jais2": Style(norm="layer", act="relu_sqr"),
@@ -138,6 +136,15 @@ def build(g: Blocks) -> bool:
     return style is not None
 
 
+def _grok(g: Blocks) -> None:
+    """The norm behind the experts goes by either of two names."""
+    ffn_post = "layer_output_norm" if g.w(0, "layer_output_norm") is not None else "post_ffw_norm"
+    style = Style(scale_embd="always", attn_post="attn_output_norm", ffn_post=ffn_post, ffn_post_pinned=True,
+                  act="gelu", shexp="halved", attn_out_bias=False,
+                  head_extra=4 if g.r.number("final_logit_softcapping") else 1)  # fmt: skip
+    Decoder(g, style).build()
+
+
 BUILDERS: dict[str, Callable[[Blocks], None]] = {
     "deepseek2": mla.build,
     "deepseek4": dsv4.build,
@@ -145,6 +152,7 @@ BUILDERS: dict[str, Callable[[Blocks], None]] = {
     "minimax-m3": msa.build,
     "gemma3n": gemma.gemma3n,
     "gemma4": gemma.gemma4,
+    "grok": _grok,
     **cycles.BUILDERS,
     **dsa.BUILDERS,
     **encoder.BUILDERS,

@@ -12,6 +12,8 @@ VULKAN_TENSOR_LIMIT = 2**32 - 1
 #: Builds from which Vulkan picks `OLD_TOP_K` values and more.
 LARGE_TOP_K_SINCE = 11000
 OLD_TOP_K = 1024
+#: A type of weights only later builds read.
+_TQ1_0 = 34
 #: Operations earlier builds had for the CPU alone.
 _NEWER_ON_VULKAN = frozenset({"LIGHTNING_INDEXER", "DSV4_HC_PRE", "DSV4_HC_COMB", "DSV4_HC_POST"})
 _VULKAN_ATTENTION_TYPES = frozenset({F32, F16, BF16, 8, 2, 3, 6, 7, 20})
@@ -43,7 +45,9 @@ def vulkan(node: Tensor) -> bool:
 
 
 def old_vulkan(node: Tensor) -> bool:
-    return node.op not in _NEWER_ON_VULKAN and vulkan(node) and not (node.op == "TOP_K" and node.ne[0] >= OLD_TOP_K)
+    if node.op in _NEWER_ON_VULKAN or (node.op == "TOP_K" and node.ne[0] >= OLD_TOP_K):
+        return False
+    return vulkan(node) and not (node.src and node.src[0].type == _TQ1_0)
 
 
 def cuda(node: Tensor) -> bool:
