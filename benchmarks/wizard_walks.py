@@ -1,29 +1,36 @@
 """Fix walks over real models, devices and settings, in worlds that do what the budget says and in worlds that do not.
 
-Run: python -m benchmarks.wizard_walks [--walks 2000] [--seed 1] [--world honest|less|more|process|cap|build|rival]
-Prints, per kind of world, how the walks ended, how many launches they took and which rules were broken.
+Run: python -m benchmarks.wizard_walks [--walks 500] [--seed 1] [--world KIND]... [--user patient|restless] [--verbose]
+Prints, per kind of world, how the walks of commands that fail ended, how many launches they took, and which rules were
+broken. A restless user skips, undoes, goes back, stops, and comes back after a crash, at pages drawn at random.
 """
 
 import argparse
 import random
 import sys
+import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
 
-from kvstudio.advise.fixes import FIXES, useless
 from kvstudio.advise.learned import situation
-from kvstudio.advise.plan import MAX_LAUNCHES, Plan, World, differs, start
+from kvstudio.advise.plan import MAX_LAUNCHES, Plan, World, can_undo, differs, start
 from kvstudio.advise.plan_values import TrialKind
-from kvstudio.advise.rank import order
 from kvstudio.advise.situation import need_of
+from kvstudio.case.walks import Walks
 from kvstudio.devices.values import Device, DeviceProcess
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.units import GIB
 from tests.advise.world import Reality, binary, device
 from tests.budget import zoo
 
-WORLDS = ("honest", "less", "more", "process", "cap", "build", "rival")
+WORLDS = ("honest", "less", "more", "process", "cap", "build", "rival", "remote")
+USERS = ("patient", "restless")
+#: Pages a restless user may see before the walk is taken for endless.
+MOST_PAGES = 80
 _NEW, _OLD = binary("/new/llama-server", 11434), binary("/old/llama-server", 11000)
 
 
@@ -81,18 +88,59 @@ def _twist(rng: random.Random, kind: str, world: World, wanted: LaunchConfig) ->
         )
         world = replace(world, devices=(busy, *world.devices[1:]))
         return world, wanted, Reality(world)
+    if kind == "remote":
+        servers = tuple(f"10.0.0.{i}:50052" for i in range(2, 2 + rng.choice((1, 2))))
+        remote = tuple(
+            Device(f"RPC0[{server}]", "RPC", total_bytes=size * GIB, free_bytes=size * GIB)
+            for server, size in ((server, rng.choice((8, 16, 24))) for server in servers)
+        )
+        world = replace(world, devices=(*remote, *world.devices))
+        split = tuple(1.0 for _ in world.devices) if wanted.tensor_split else None
+        return world, wanted.evolve(rpc=servers, tensor_split=split), Reality(world)
     return world, wanted, Reality(world)
 
 
-def broken_rules(drawn: Draw, plan: Plan, honest: bool) -> list[str]:
+def walk_restless(drawn: Draw, rng: random.Random) -> tuple[Plan, list[str]]:
+    """A walk with a person who changes their mind, and what was wrong with it."""
+    plan, earlier, wrong, pages = start(drawn.world, drawn.wanted), [], [], 0
+    with tempfile.TemporaryDirectory(prefix="kvstudio-walks-") as folder:
+        while plan.pending is not None and pages < MOST_PAGES:
+            pages += 1
+            at = rng.random()
+            if at < 0.12:
+                earlier.append(plan)
+                plan = plan.skip()
+            elif at < 0.2 and earlier:
+                plan = earlier.pop()
+            elif at < 0.27 and plan.attempts:
+                # As after a crash: from what is on disk, with nothing worked out yet.
+                walks = Walks(folder)
+                walks.keep(plan.stop() if rng.random() < 0.5 else plan)
+                kept = walks.load(drawn.wanted)
+                back = kept.plan(replace(drawn.world).model) if kept is not None else None
+                if back is None or (back.pending, back.attempts) != (plan.pending, plan.attempts):
+                    wrong.append("resumed otherwise")
+                plan = back or plan
+            elif at < 0.29:
+                return plan.stop(), wrong
+            else:
+                earlier.append(plan)
+                plan = plan.ran(drawn.reality.attempt(plan.pending))
+                if can_undo(plan.attempts[-1].trial) and rng.random() < 0.2:
+                    earlier.append(plan)
+                    plan = plan.undo()
+    return plan, wrong
+
+
+def broken_rules(drawn: Draw, plan: Plan) -> list[str]:
     """The rules of a walk that this one broke."""
-    found = []
     if plan.verdict is None:
         return ["did not end"]
-    if drawn.reality.launches > MAX_LAUNCHES:
-        found.append("too many launches")
-    for attempt in plan.attempts:
+    found = ["too many launches"] if len(plan.attempts) > MAX_LAUNCHES else []
+    for i, attempt in enumerate(plan.attempts):
         trial = attempt.trial
+        if any(a.trial.config == trial.config and a.trial.freed == trial.freed for a in plan.attempts[:i]):
+            found.append("launched twice")
         if trial.parent is None:
             continue
         parent = plan.attempts[trial.parent]
@@ -103,71 +151,111 @@ def broken_rules(drawn: Draw, plan: Plan, honest: bool) -> list[str]:
             before, after = parent.trial.predicted, trial.predicted
             if before is not None and after is not None and need_of(after, culprit) > need_of(before, culprit):
                 found.append(f"worse for the culprit: {trial.variable}")
+    cause = plan.verdict.root_cause
+    if cause is not None:
+        failed, worked = plan.attempts[cause.failed_attempt], plan.attempts[cause.worked_attempt]
+        proven = (cause.variable,) == differs(plan, failed.trial, worked.trial)
+        if failed.worked or not worked.worked or not proven:
+            found.append("root cause without a pair of runs")
     if plan.verdict.outcome == "verified":
         config = plan.verdict.config
         if not any(a.worked and a.trial.config == config for a in plan.attempts):
             found.append("verified without a run")
-    elif honest and (name := fits_by(plan)) is not None:
-        found.append(f"missed {name}")
+        if cause is None and not plan.attempts[0].worked and not plan.verdict.not_separated:
+            found.append("nothing said of what was not separated")
     return found
 
 
-def fits_by(plan: Plan) -> str | None:
-    """A ranked variable that alone makes the command fit, by the numbers."""
-    first = plan.attempts[0]
-    here = situation(plan, plan.wanted, first.diagnosis)
-    for name in order(here.failing):
-        if useless(name, here.failing, here) is None and FIXES[name](here) is not None:
-            return name
+def fits_somehow(drawn: Draw) -> LaunchConfig | None:
+    """Settings that truly fit, if any do: layers placed in every way, all else at its smallest."""
+    effective = drawn.world.estimate(drawn.wanted).config
+    base = drawn.wanted.evolve(n_ctx=min(4096, effective.n_ctx), n_parallel=1, n_ubatch=128, swa_full=None)
+    types: list[dict[str, Any]] = [{}]
+    if drawn.wanted.flash_attn != "off":
+        types.insert(0, {"cache_type_k": "q4_0", "cache_type_v": "q4_0"})
+    for config in _placed(drawn, base):
+        for change in types:
+            worked, _, _ = drawn.reality.run(config.evolve(**change))
+            drawn.reality.launches -= 1
+            if worked:
+                return config.evolve(**change)
     return None
 
 
-def walk_all(kind: str, walks: int, seed: int, names: tuple[str, ...], seconds: float, verbose: bool) -> None:
-    """Make the walks of one kind of world and print what came of them."""
-    rng = random.Random(f"{seed} {kind}")
+def _placed(drawn: Draw, base: LaunchConfig) -> Iterator[LaunchConfig]:
+    n_layer = drawn.world.model.n_layer + 1
+    layers = (base.n_gpu_layers, n_layer * 3 // 4, n_layer // 2, n_layer // 4, 0)
+    splits = dict.fromkeys((base.tensor_split, None))
+    experts = (None, True) if drawn.world.model.n_expert else (None,)
+    programs = (base.program, *(other.path for other in drawn.world.binaries))
+    for layer, split, cpu_moe, program in product(layers, splits, experts, programs):
+        yield base.evolve(n_gpu_layers=layer, tensor_split=split, cpu_moe=cpu_moe, program=program)
+
+
+def walk_all(kind: str, user: str, walks: int, seed: int, names: tuple[str, ...], seconds: float, verbose: bool) -> int:
+    """Make the walks of one kind of world, print what came of them; returns how many rules were broken."""
+    rng = random.Random(f"{seed} {kind} {user}")
     ends, launches, causes, rules = Counter(), Counter(), Counter(), Counter()
-    failed, began = 0, time.perf_counter()
+    failed, began, slowest = 0, time.perf_counter(), 0.0
     made = 0
-    while made < walks and time.perf_counter() - began < seconds:
+    while failed < walks and time.perf_counter() - began < seconds:
         made += 1
         drawn = draw(rng, kind, names)
-        plan = drawn.reality.walk(start(drawn.world, drawn.wanted))
-        if plan.attempts[0].worked:
-            ends["works as given"] += 1
-            continue
+        if drawn.reality.run(drawn.wanted)[0]:
+            continue  # nothing to mend
+        drawn.reality.launches = 0
         failed += 1
-        ends[plan.verdict.outcome if plan.verdict else "none"] += 1
-        launches[drawn.reality.launches] += 1
+        at = time.perf_counter()
+        if user == "patient":
+            plan, wrong = drawn.reality.walk(start(drawn.world, drawn.wanted)), []
+        else:
+            plan, wrong = walk_restless(drawn, rng)
+        slowest = max(slowest, time.perf_counter() - at)
+        end = plan.verdict.outcome if plan.verdict else "none"
+        if user == "patient" and end != "verified":
+            end += ", though something fits" if fits_somehow(drawn) is not None else ", as nothing fits"
+        ends[end] += 1
+        launches[len(plan.attempts)] += 1
         cause = plan.verdict.root_cause if plan.verdict else None
         causes[cause.variable if cause else "none"] += 1
-        for rule in broken_rules(drawn, plan, kind == "honest"):
+        broken = [*wrong, *broken_rules(drawn, plan)]
+        if kind == "honest" and "though" in end:
+            broken.append("missed a fit")
+        for rule in broken:
             rules[rule] += 1
-            if verbose:
-                sys.stdout.write(f"  {rule}: {drawn.label}\n")
+        if verbose and (broken or "though" in end):
+            sys.stdout.write(f"  {broken or end}: {drawn.label}\n")
     mean = sum(n * count for n, count in launches.items()) / max(1, failed)
     took = time.perf_counter() - began
     sys.stdout.write(
-        f"{kind}: {made} walks in {took:.0f} s, {failed} of commands that fail\n"
+        f"{kind}, {user} user: {failed} walks of commands that fail ({made} drawn) in {took:.0f} s, "
+        f"slowest {slowest:.1f} s\n"
         f"  ends      {dict(ends.most_common())}\n"
         f"  launches  mean {mean:.2f}, {dict(sorted(launches.items()))}\n"
         f"  causes    {dict(causes.most_common())}\n"
         f"  broken    {dict(rules.most_common()) or 'none'}\n"
     )
     sys.stdout.flush()
+    return sum(rules.values())
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--walks", type=int, default=2000, help="per kind of world")
+    parser.add_argument("--walks", type=int, default=500, help="of commands that fail, per kind of world and user")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--world", choices=WORLDS, action="append")
-    parser.add_argument("--seconds", type=float, default=600.0, help="at most, per kind of world")
-    parser.add_argument("--verbose", action="store_true", help="name each walk that broke a rule")
+    parser.add_argument("--user", choices=USERS, action="append")
+    parser.add_argument("--model", action="append", help="only these shapes")
+    parser.add_argument("--without", action="append", default=[], metavar="SHAPE", help="leave these shapes out")
+    parser.add_argument("--seconds", type=float, default=600.0, help="at most, per kind of world and user")
+    parser.add_argument("--verbose", action="store_true", help="name each walk that broke a rule or missed a fit")
     args = parser.parse_args()
-    names = tuple(sorted(zoo.shapes()))
-    for kind in args.world or WORLDS:
-        walk_all(kind, args.walks, args.seed, names, args.seconds, args.verbose)
+    names = tuple(name for name in args.model or sorted(zoo.shapes()) if name not in args.without)
+    broken = 0
+    for kind, user in product(args.world or WORLDS, args.user or USERS):
+        broken += walk_all(kind, user, args.walks, args.seed, names, args.seconds, args.verbose)
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

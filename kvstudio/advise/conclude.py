@@ -1,9 +1,9 @@
 """The end of a walk: the root cause from pairs of runs, the result, the hard limit."""
 
-from typing import Any
+from collections import Counter
+from dataclasses import replace
 
 from kvstudio.advise.beyond import builds_of, release, title_of
-from kvstudio.advise.fixes import value_of
 from kvstudio.advise.hard_limit import hard_limit
 from kvstudio.advise.hard_limit import says as limit_says
 from kvstudio.advise.learned import over_cap, should_fit
@@ -11,6 +11,8 @@ from kvstudio.advise.plan_values import Attempt, RootCause, TrialKind, Verdict
 from kvstudio.advise.record import Record, changed, differs, differs_from_wanted
 from kvstudio.advise.refine import best_working
 from kvstudio.diagnose.values import Cause, Diagnosis
+from kvstudio.launch.argv import arranged
+from kvstudio.launch.config import LaunchConfig
 from kvstudio.units import format_bytes, format_room
 
 _CAPTIONS = {
@@ -70,10 +72,10 @@ def _cause_says(record: Record, variable: str, failed: Attempt, worked: Attempt)
         return f"It was another process' memory. While {names}, the launch fails{where}; without it, it works as given."
     if variable == "binary":
         return _builds_say(record, failed, worked, where)
-    old, new = value_of(failed.trial.config, variable), value_of(worked.trial.config, variable)
+    gone, come = _typed(failed.trial.config, worked.trial.config)
     return (
-        f"It was {_CAPTIONS.get(variable, variable)}. With {_value(variable, old)} the launch fails{where}; "
-        f"with {_value(variable, new)}, and nothing else changed, it works."
+        f"It was {_CAPTIONS.get(variable, variable)}. W{_with(gone, come)[1:]} the launch fails{where}; "
+        f"{_with(come, gone)}, and nothing else changed, it works."
     )
 
 
@@ -93,12 +95,14 @@ def _what_happened(diagnosis: Diagnosis) -> str:
     return diagnosis.title if diagnosis.memory_class == "memory" else diagnosis.summary.rstrip(".")
 
 
-def _value(variable: str, value: Any) -> str:
-    if value is None:
-        return f"{variable} left to its default"
-    if isinstance(value, tuple):
-        return f"{variable} " + ",".join(f"{x:g}" if isinstance(x, float) else str(x) for x in value)
-    return f"{variable} {str(value).lower() if isinstance(value, bool) else value}"
+def _typed(before: LaunchConfig, after: LaunchConfig) -> tuple[str, str]:
+    """The pieces of the command that go and those that come, as one would type them."""
+    old, new = (Counter(" ".join(arg.tokens) for arg in arranged(config)) for config in (before, after))
+    return " ".join((old - new).elements()), " ".join((new - old).elements())
+
+
+def _with(own: str, other: str) -> str:
+    return f"with {own}" if own else f"without {other}"
 
 
 def needed(record: Record, best: int) -> tuple[str, ...]:
@@ -144,6 +148,15 @@ def _should_have_fit(record: Record, cause: RootCause | None) -> str:
         " By the numbers the first launch had room, so this is not the capacity of a device: look for a limit of the "
         f"backend or of the process{untried}.{also}"
     )
+
+
+def only_undone(record: Record) -> Verdict | None:
+    """The end where nothing but a change that was undone works; None where none of those did."""
+    worked = [i for i in record.undone if record.attempts[i].worked]
+    if not worked:
+        return None
+    found = result(record, worked[-1])
+    return replace(found, says=f"Nothing else was found than what was undone. {found.says}")
 
 
 def no_fit(record: Record) -> Verdict:

@@ -79,36 +79,51 @@ def split_ratio(s: Situation) -> Fix | None:
     return _fix(s, "tensor_split", {"tensor_split": ratio}, f"Split ratio {text}", why, "no cost")
 
 
-#: Moves of layers after which a ratio is given up.
-_MOVES = 32
+#: Ratios that are estimated before a split is given up; each is a new placement, whose graph takes a while.
+_RATIOS = 6
 
 
 def balanced_ratio(s: Situation) -> tuple[float, ...] | None:
-    """Layer counts per device that fit, found by moving layers off the tightest device, as many as it is short of."""
+    """Layer counts per device that fit; layers move from the tightest device to the loosest, as few as needed.
+
+    Moves are counted with the mean size of a device's layers, and what that leaves out (an output larger than a layer,
+    compute buffers) shows in the estimate of the result, from which they go on.
+    """
     budget = s.budget
     if len(budget.devices) < 2 or (s.config.split_mode or "layer") != "layer":
         return None
-    counts = [d.n_layers + d.has_output_layer for d in budget.devices]
+    counts = tuple(d.n_layers + d.has_output_layer for d in budget.devices)
     if sum(counts) == 0 or sum(_rooms(s, budget)) < 0:
         return None
-    seen = set()
-    for _ in range(_MOVES):
+    seen = {counts}
+    for _ in range(_RATIOS):
+        counts = _levelled(s, budget, counts)
         ratio = tuple(float(count) for count in counts)
-        if ratio in seen:
+        if counts in seen:
             return None
-        seen.add(ratio)
-        _, tried = s.try_change(tensor_split=ratio)
-        if s.fits(tried):
+        seen.add(counts)
+        budget = s.try_change(tensor_split=ratio)[1]
+        if s.fits(budget):
             return ratio
-        rooms = _rooms(s, tried)
-        tight, loose = rooms.index(min(rooms)), rooms.index(max(rooms))
-        if tight == loose or counts[tight] == 0:
-            return None
-        layer = max(1, tried.devices[tight].need_bytes // counts[tight])
-        moved = max(1, min(-rooms[tight] // layer, rooms[loose] // layer, counts[tight]))
-        counts[tight] -= moved
-        counts[loose] += moved
     return None
+
+
+def _levelled(s: Situation, budget: Budget, counts: tuple[int, ...]) -> tuple[int, ...]:
+    """The counts after the moves that should give every device room; at least one where a device is short."""
+    now, rooms = list(counts), _rooms(s, budget)
+    kept = [d.model_bytes + d.kv_bytes + d.rs_bytes for d in budget.devices]
+    mean = max(1, sum(kept) // sum(counts))
+    layer = [size // count if count else mean for size, count in zip(kept, counts, strict=True)]
+    for _ in range(sum(counts)):
+        tight, loose = rooms.index(min(rooms)), rooms.index(max(rooms))
+        short = rooms[tight] < s.spare_bytes or tuple(now) == counts
+        if not short or tight == loose or now[tight] == 0:
+            break
+        now[tight] -= 1
+        now[loose] += 1
+        rooms[tight] += layer[tight]
+        rooms[loose] -= layer[tight]
+    return tuple(now)
 
 
 def _rooms(s: Situation, budget: Budget) -> list[int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from kvstudio.advise.beyond import beyond_settings, free_memory, may_be_the_build, other_binary
-from kvstudio.advise.conclude import cannot_be_helped, needed, no_fit, result, root_cause, stopped
+from kvstudio.advise.conclude import cannot_be_helped, needed, no_fit, only_undone, result, root_cause, stopped
 from kvstudio.advise.plan_values import Attempt, Trial, TrialKind, Verdict
 from kvstudio.advise.record import MAX_LAUNCHES, Record, World, changed, differs, skip_key
 from kvstudio.advise.refine import best_working, edge, put_back
@@ -20,6 +20,7 @@ __all__ = [
     "MAX_LAUNCHES",
     "Plan",
     "World",
+    "can_undo",
     "changed",
     "differs",
     "needed",
@@ -38,11 +39,27 @@ class Plan(Record):
         """The plan after the pending trial was run."""
         return replace(self, attempts=(*self.attempts, attempt))._proposed()
 
+    def broke_off(self, attempt: Attempt) -> Self:
+        """The plan after the pending trial was launched and cancelled: one launch less, and the same next step."""
+        return replace(self, cancelled=(*self.cancelled, attempt))._proposed()
+
     def skip(self) -> Self:
         """The plan without the pending variable; the first run cannot be skipped."""
         if self.pending is None or self.pending.variable is None:
             return self
         return replace(self, skipped=(*self.skipped, skip_key(self.pending.kind, self.pending.variable)))._proposed()
+
+    def undo(self) -> Self:
+        """The plan without the change of the last run: nothing builds on it, and its variable is not proposed again.
+
+        Only a change can be undone; tests and the first run leave nothing behind.
+        """
+        if not self.attempts or not can_undo(self.attempts[-1].trial):
+            return self
+        last = self.attempts[-1].trial
+        assert last.variable is not None
+        skipped = (*self.skipped, skip_key(last.kind, last.variable))
+        return replace(self, undone=(*self.undone, len(self.attempts) - 1), skipped=skipped)._proposed()
 
     def stop(self) -> Self:
         """The walk ended by the person; what was found so far is kept."""
@@ -53,6 +70,11 @@ class Plan(Record):
         if isinstance(step, Verdict):
             return replace(self, pending=None, verdict=step)
         return replace(self, pending=step, verdict=None)
+
+
+def can_undo(trial: Trial) -> bool:
+    """Whether a run leaves a change behind that a person may not want to keep."""
+    return trial.variable is not None and trial.kind not in (TrialKind.SMALLEST, TrialKind.PUT_BACK)
 
 
 def start(
@@ -74,7 +96,7 @@ def resume(record: Record) -> Plan:
     """A kept record, to go on with: the next step is worked out again."""
     plan = Plan(
         record.world, record.wanted, record.attempts, record.skipped, max_launches=record.max_launches,
-        attended=record.attended,
+        attended=record.attended, undone=record.undone, cancelled=record.cancelled,
     )  # fmt: skip
     return plan._proposed()
 
@@ -110,12 +132,12 @@ def _towards_a_working_run(plan: Record) -> Trial | Verdict:
     if hopeless is not None:
         build = other_binary(plan) if may_be_the_build(plan) else None
         return build or Verdict("no_fit", hopeless, None, None)
-    return (
+    step = (
         free_memory(plan)
         or smallest(plan)
         or beyond_settings(plan)
         or single_change(plan)
         or partial_change(plan)
         or (other_binary(plan) if may_be_the_build(plan) else None)
-        or no_fit(plan)
     )
+    return step or only_undone(plan) or no_fit(plan)

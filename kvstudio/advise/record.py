@@ -33,6 +33,7 @@ class World:
     binaries: tuple[Binary, ...] = ()
     other_devices: tuple[Device, ...] = ()
     memo: dict[LaunchConfig, Budget] = field(default_factory=dict, init=False, compare=False, repr=False)
+    emptier: dict[tuple[int, ...], "World"] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def estimate(self, config: LaunchConfig) -> Budget:
         """The budget of settings here, by the rules of the build that would run them.
@@ -79,7 +80,9 @@ class World:
         """The world once these processes have ended."""
         if not pids:
             return self
-        return replace(self, devices=tuple(_without(device, pids) for device in self.devices))
+        if pids not in self.emptier:  # kept, and with it what it has estimated
+            self.emptier[pids] = replace(self, devices=tuple(_without(device, pids) for device in self.devices))
+        return self.emptier[pids]
 
 
 def _without(device: Device, pids: tuple[int, ...]) -> Device:
@@ -95,7 +98,9 @@ def _without(device: Device, pids: tuple[int, ...]) -> Device:
 class Record:
     """A walk so far: `pending` is the run to make next, `verdict` the end of it; exactly one of them is set.
 
-    `attended`: somebody is there to do what a program must not, like ending another process.
+    `attended`: somebody is there to do what a program must not, like ending another process. `undone`: attempts (by
+    index) whose change the person did not keep; what they showed still counts, but nothing builds on them. `cancelled`:
+    launches that were broken off; they teach nothing, but each was one.
     """
 
     world: World
@@ -106,15 +111,27 @@ class Record:
     verdict: Verdict | None = None
     max_launches: int = MAX_LAUNCHES
     attended: bool = True
+    undone: tuple[int, ...] = ()
+    cancelled: tuple[Attempt, ...] = ()
 
     @property
     def launches_left(self) -> int:
-        return self.max_launches - len(self.attempts)
+        return self.max_launches - len(self.attempts) - len(self.cancelled)
+
+    @property
+    def launched(self) -> tuple[Attempt, ...]:
+        """Every launch in the order they were made, those that were cancelled among them."""
+        made = list(self.attempts)
+        for each in self.cancelled:
+            later = (i for i, a in enumerate(made) if (a.run_number or 0) > (each.run_number or 0))
+            made.insert(next(later, len(made)), each)
+        return tuple(made)
 
     @property
     def start_index(self) -> int:
         """The attempt that everything is compared with: the command as given, in the world as it is now."""
-        freed = [i for i, a in enumerate(self.attempts) if a.trial.kind is TrialKind.FREE]
+        kept = ((i, a) for i, a in enumerate(self.attempts) if i not in self.undone)
+        freed = [i for i, a in kept if a.trial.kind is TrialKind.FREE]
         return freed[-1] if freed else 0
 
     @property

@@ -18,7 +18,7 @@ def best_working(record: Record) -> int | None:
 
     The smallest run is only a test as long as a milder single change may work; then it counts, if it is one itself.
     """
-    working = [i for i, a in enumerate(record.attempts) if a.worked]
+    working = [i for i, a in enumerate(record.attempts) if a.worked and i not in record.undone]
     real = [i for i in working if record.attempts[i].trial.kind is not TrialKind.SMALLEST]
     if real:
         return min(real, key=lambda i: (_distance(record, record.attempts[i].trial.config), -i))

@@ -88,7 +88,8 @@ def base_of(record: Record) -> int:
     kept = [
         i
         for i, a in enumerate(record.attempts)
-        if i > record.start_index and a.trial.kind is TrialKind.CHANGE and not a.worked and _kept(record, i)
+        if i > record.start_index and a.trial.kind is TrialKind.CHANGE and not a.worked
+        if i not in record.undone and _kept(record, i)
     ]
     return kept[-1] if kept else record.start_index
 
@@ -214,8 +215,10 @@ def _one_more_fits(here: Situation, fix: Fix) -> bool:
     """Whether a single further change is predicted to be enough."""
     kind, culprit = failing_of(fix.budget)
     after = replace(here, config=fix.config, budget=fix.budget, failing=kind, culprit=culprit)
+    names = order(kind, single_types=not same_cache_types(here.model))
     return any(
         may_fit(name, after)
-        for name in order(kind, single_types=not same_cache_types(here.model))
+        # The placement last: each ratio takes estimates of its own, the others one.
+        for name in sorted(names, key=lambda name: name == "split_ratio")
         if name != fix.variable and useless(name, kind, after) is None
     )

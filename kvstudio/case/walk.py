@@ -60,9 +60,12 @@ def step(plan: Plan, launch: Launch, watch: Watch | None = None) -> Plan:
     run = launch(trial)
     if watch is not None:
         watch(trial, run)
-    if run.outcome is RunOutcome.COULD_NOT_START and trial.variable == "binary":
-        return plan.ran(attempt_of(trial, run))
-    return plan.stop() if run.outcome in NOT_TRIED else plan.ran(attempt_of(trial, run))
+    attempt = attempt_of(trial, run)
+    if run.outcome is RunOutcome.CANCELLED:
+        return plan.broke_off(attempt).stop()
+    if run.outcome is RunOutcome.COULD_NOT_START and trial.variable != "binary":
+        return plan.stop()
+    return plan.ran(attempt)
 
 
 def need_bytes(budget: Budget | None) -> dict[str, int]:
@@ -84,7 +87,7 @@ def to_json(plan: Record, command: tuple[str, ...] | None) -> dict[str, Any]:
         "not_separated": list(verdict.not_separated) if verdict else [],
         "command": list(command) if command else None,
         "launches": launches(plan),
-        "runs": [_row(plan, attempt) for attempt in plan.attempts],
+        "runs": [_row(plan, attempt) for attempt in plan.launched],
         "hard_limit": _limit(verdict.hard_limit) if verdict else None,
         "not_offered": [{"variable": each.variable, "reason": each.reason} for each in not_offered(plan)],
         "baseline": _baseline(plan),
@@ -92,8 +95,8 @@ def to_json(plan: Record, command: tuple[str, ...] | None) -> dict[str, Any]:
 
 
 def launches(plan: Record) -> int:
-    """How many runs were real launches."""
-    return sum(attempt.run_number is not None for attempt in plan.attempts)
+    """How many runs were real launches, the cancelled ones included."""
+    return sum(attempt.run_number is not None for attempt in plan.launched)
 
 
 def _limit(limit: HardLimit | None) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kvstudio.advise.plan import Plan, World, resume
-from kvstudio.advise.plan_values import Attempt, Trial
+from kvstudio.advise.plan_values import Attempt
 from kvstudio.advise.record import Record
 from kvstudio.case.codec import from_plain, to_plain
 from kvstudio.devices.values import Device
@@ -21,6 +21,8 @@ from kvstudio.model.values import ModelInfo
 from kvstudio.verify.values import Run, RunOutcome
 
 SCHEMA = "kvstudio.walk/1"
+#: Folder of the walks that came to an end, in the folder of the others.
+_ENDED = "ended"
 #: Parts of the world that are kept; the model is read again from its file.
 _WORLD = ("devices", "host", "build", "overhead", "binary", "binaries", "other_devices")
 
@@ -54,6 +56,8 @@ class KeptWalk:
     skipped: tuple[str, ...] = ()
     max_launches: int = 0
     attended: bool = True
+    undone: tuple[int, ...] = ()
+    cancelled: tuple[Attempt, ...] = ()
     saved_at: float = 0.0
 
     def plan(self, model: ModelInfo) -> Plan:
@@ -61,27 +65,26 @@ class KeptWalk:
         return resume(
             Record(
                 self.world.with_model(model), self.wanted, self.attempts, self.skipped,
-                max_launches=self.max_launches, attended=self.attended,
+                max_launches=self.max_launches, attended=self.attended, undone=self.undone,
+                cancelled=self.cancelled,
             )
         )  # fmt: skip
 
 
 class Walks:
-    """The unfinished walks in one folder, a file for each command."""
+    """The walks in one folder, a file for each command: unfinished ones to go on with, the last ended one to report."""
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
 
     def keep(self, plan: Record, saved_at: float | None = None) -> None:
-        """Write a walk down; one that came to its end is forgotten, one that was stopped is not.
+        """Write a walk down; one that came to its end is nothing to go on with any more, one that was stopped is.
 
         Raises: StoreError with the system's reason; the walk as kept before is then unchanged.
         """
-        if plan.verdict is not None and plan.verdict.outcome != "stopped":
-            self.forget(plan.wanted)
+        if not plan.launched:
             return
-        if not plan.attempts:
-            return
+        ended = plan.verdict is not None and plan.verdict.outcome != "stopped"
         plain = {
             "schema": SCHEMA,
             "saved_at": time.time() if saved_at is None else saved_at,
@@ -91,14 +94,18 @@ class Walks:
             "skipped": to_plain(plan.skipped),
             "max_launches": plan.max_launches,
             "attended": plan.attended,
+            "undone": to_plain(plan.undone),
+            "cancelled": to_plain(plan.cancelled),
         }
-        place = self._place(plan.wanted)
+        place = self._place(plan.wanted, ended)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             write_whole(place, json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace"))
         except OSError as error:
             says = f"the walk could not be kept in {place.parent}: {error.strerror or error}"
             raise StoreError(says, "It goes on, but cannot be resumed after a crash.") from error
+        if ended:
+            self.forget(plan.wanted)
 
     def load(self, wanted: LaunchConfig) -> KeptWalk | None:
         """The unfinished walk of a command, if there is one that can be read."""
@@ -106,6 +113,17 @@ class Walks:
             return _read(self._place(wanted))
         except StoreError:
             return None
+
+    def told(self, wanted: LaunchConfig) -> KeptWalk | None:
+        """What is known of a command from controlled runs: the walk that is under way, else the last that ended."""
+        for ended in (False, True):
+            try:
+                found = _read(self._place(wanted, ended))
+            except StoreError:
+                continue
+            if found is not None:
+                return found
+        return None
 
     def newest(self) -> KeptWalk | None:
         """The unfinished walk that was kept last."""
@@ -118,12 +136,13 @@ class Walks:
         return max((walk for walk in found if walk is not None), key=lambda walk: walk.saved_at, default=None)
 
     def forget(self, wanted: LaunchConfig) -> None:
-        """Drop the walk of a command."""
+        """Drop the unfinished walk of a command."""
         self._place(wanted).unlink(missing_ok=True)
 
-    def _place(self, wanted: LaunchConfig) -> Path:
+    def _place(self, wanted: LaunchConfig, ended: bool = False) -> Path:
         text = json.dumps(to_plain(wanted), sort_keys=True)
-        return self._folder / f"{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}.json"
+        folder = self._folder / _ENDED if ended else self._folder
+        return folder / f"{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:16]}.json"
 
 
 def _read(path: Path) -> KeptWalk | None:
@@ -140,12 +159,15 @@ def _read(path: Path) -> KeptWalk | None:
     if not isinstance(plain, dict) or plain.get("schema") != SCHEMA:
         raise StoreError(f"{path.name} is not a kept walk")
     kept: KeptWalk = from_plain(KeptWalk, plain)
-    return replace(kept, attempts=tuple(replace(a, trial=_with_tuples(a.trial)) for a in kept.attempts))
+    attempts, cancelled = _with_tuples(kept.attempts), _with_tuples(kept.cancelled)
+    return replace(kept, attempts=attempts, cancelled=cancelled)
 
 
-def _with_tuples(trial: Trial) -> Trial:
+def _with_tuples(attempts: tuple[Attempt, ...]) -> tuple[Attempt, ...]:
     """Values of a variable as they are in settings: JSON knows no tuples."""
-    return replace(trial, before=_tuple(trial.before), after=_tuple(trial.after))
+    return tuple(
+        replace(a, trial=replace(a.trial, before=_tuple(a.trial.before), after=_tuple(a.trial.after))) for a in attempts
+    )
 
 
 def _tuple(value: Any) -> Any:

@@ -10,11 +10,13 @@ from kvstudio.case.evolve import evolve
 from kvstudio.case.store import load as load_case
 from kvstudio.case.store import to_json as case_json
 from kvstudio.case.values import Case
+from kvstudio.case.walks import Walks
 from kvstudio.cli.inputs import choose_binary, live_machine, load_model, parse_command
 from kvstudio.cli.logs import open_log
 from kvstudio.cli.output import DONE, emit, emit_json, message
 from kvstudio.diagnose.config import config_from_log
 from kvstudio.errors import ConfigError
+from kvstudio.places import data_dir
 from kvstudio.report import markdown, text
 from kvstudio.report.archive import write as write_zip
 from kvstudio.report.build import build, build_from_log
@@ -75,7 +77,9 @@ def _build(args: argparse.Namespace) -> tuple[Report, Case | None]:
         chosen=tuple(device.name for device in machine.devices),
         binary=binary,
     )
-    return build(case, identity=identity), case
+    kept = Walks(data_dir() / "walks").told(config)
+    walk = kept.plan(case.model) if kept is not None and case.model is not None else None
+    return build(case, identity=identity, walk=walk), case
 
 
 def _identity() -> Identity:

@@ -12,9 +12,9 @@ _HEADINGS = ("run", "changed", "predicted need", "printed", "outcome")
 
 def controlled_runs(walk: Record | None) -> tuple[Section, ...]:
     """The section, or nothing where no walk was made."""
-    if walk is None or not walk.attempts:
+    if walk is None or not walk.launched:
         return ()
-    rows = [_HEADINGS, *(_row(walk, attempt, i) for i, attempt in enumerate(walk.attempts))]
+    rows = [_HEADINGS, *(_row(walk, attempt, i) for i, attempt in enumerate(walk.launched))]
     widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]
     table = "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
     blocks = [Block(BlockKind.CODE, table)]

@@ -1,10 +1,12 @@
 """The wizard's plan: one variable at a time, always an end, and a root cause only from runs that prove it."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvstudio.advise.plan import MAX_LAUNCHES, World, changed, needed, start
+from kvstudio.advise.plan import MAX_LAUNCHES, Plan, World, can_undo, changed, needed, start
 from kvstudio.advise.plan_values import TrialKind
 from kvstudio.diagnose.values import Cause, Diagnosis, NextStep, Outcome
 from kvstudio.launch.config import LaunchConfig
@@ -150,3 +152,65 @@ def test_nothing_helps_when_the_weights_are_larger_than_everything(name):
     plan = Reality(world).walk(start(world, wanted(n_ctx=4096, load_mode="none")))
     assert plan.verdict.outcome == "no_fit"
     assert "weights alone" in plan.verdict.says
+
+
+def first_working_change(reality: Reality, plan: Plan) -> Plan:
+    while plan.pending is not None:
+        plan = plan.ran(reality.attempt(plan.pending))
+        if plan.attempts[-1].worked and can_undo(plan.attempts[-1].trial):
+            return plan
+    raise AssertionError("no change works")
+
+
+def test_nothing_builds_on_a_change_that_was_undone_and_its_variable_is_not_proposed_again():
+    world = World(zoo.model("llama31-8b"), (device(0, 12),))
+    reality = Reality(world)
+    plan = first_working_change(reality, start(world, wanted(n_ctx=131072)))
+    dropped = plan.attempts[-1].trial
+    undone = plan.undo()
+    assert undone.attempts == plan.attempts
+    last = len(undone.attempts) - 1
+    end = reality.walk(undone)
+    later = [a.trial for a in end.attempts[last + 1 :]]
+    assert later
+    assert all(trial.parent != last for trial in later)
+    assert dropped.variable not in {trial.variable for trial in later if trial.kind is dropped.kind}
+    assert end.verdict.outcome == "verified"
+    assert end.verdict.config != dropped.config
+
+
+def test_where_only_the_undone_change_works_the_end_says_so():
+    world = World(zoo.model("llama31-8b"), (device(0, 12),))
+    reality = Reality(world)
+    plan = start(world, wanted(n_ctx=131072))
+    plan = plan.ran(reality.attempt(plan.pending))
+    assert plan.pending.kind is TrialKind.SMALLEST
+    plan = first_working_change(reality, plan.skip())
+    kept, plan = plan.attempts[-1], plan.undo()
+    while plan.pending is not None:
+        plan = plan.skip()
+    assert plan.verdict.config == kept.trial.config
+    assert plan.verdict.says.startswith("Nothing else was found than what was undone.")
+
+
+def test_the_first_run_and_mere_tests_cannot_be_undone():
+    world = World(zoo.model("llama31-8b"), (device(0, 12),))
+    reality = Reality(world)
+    plan = start(world, wanted(n_ctx=131072))
+    assert plan.undo() is plan
+    plan = plan.ran(reality.attempt(plan.pending))
+    assert plan.undo() is plan
+
+
+def test_a_cancelled_launch_counts_as_one_and_teaches_nothing():
+    world = World(zoo.model("llama31-8b"), (device(0, 12),))
+    reality = Reality(world)
+    plan = start(world, wanted(n_ctx=131072))
+    plan = plan.ran(reality.attempt(plan.pending))
+    broken = plan.broke_off(replace(reality.attempt(plan.pending), worked=False, diagnosis=None))
+    assert broken.pending == plan.pending
+    assert broken.launches_left == plan.launches_left - 1
+    assert [a.run_number for a in broken.launched] == [1, 2]
+    end = reality.walk(broken)
+    assert len(end.launched) <= MAX_LAUNCHES
+    assert end.verdict.outcome == "verified"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kvstudio.advise.plan import World, start
+from kvstudio.advise.plan import World, can_undo, start
 from kvstudio.case.walks import Walks, candidates
 from kvstudio.errors import StoreError
 from kvstudio.launch.config import LaunchConfig
@@ -42,13 +42,31 @@ def test_skipped_variables_stay_skipped(begun, tmp_path):
     assert Walks(tmp_path).load(WANTED).plan(plan.world.model).pending == skipped.pending
 
 
+def test_undone_changes_and_cancelled_launches_are_kept(begun, tmp_path):
+    reality, plan = begun
+    while not (can_undo(plan.attempts[-1].trial) and plan.attempts[-1].worked):
+        plan = plan.ran(reality.attempt(plan.pending))
+    plan = plan.undo()
+    plan = plan.broke_off(reality.attempt(plan.pending))
+    Walks(tmp_path).keep(plan)
+    back = Walks(tmp_path).load(WANTED).plan(plan.world.model)
+    assert back.undone == plan.undone
+    assert back.launched == plan.launched
+    assert back.pending == plan.pending
+
+
 def test_a_walk_with_an_end_is_forgotten_and_a_stopped_one_is_not(begun, tmp_path):
     reality, plan = begun
     walks = Walks(tmp_path)
     walks.keep(plan.stop())
     assert walks.load(WANTED) is not None
-    walks.keep(reality.walk(plan))
+    end = reality.walk(plan)
+    walks.keep(end)
     assert walks.load(WANTED) is None
+    assert walks.newest() is None
+    told = walks.told(WANTED).plan(plan.world.model)
+    assert told.attempts == end.attempts
+    assert told.verdict == end.verdict
 
 
 def test_the_newest_is_found_and_a_damaged_one_is_not_in_the_way(begun, tmp_path):

@@ -13,6 +13,8 @@ from kvstudio.ui.wizard.values import Action, WizardView
 
 _ICONS = {
     Action.BACK: "chevron-left",
+    Action.UNDO: "undo",
+    Action.KEEP: "check",
     Action.TRY: "play",
     Action.NEXT: "chevron-right",
     Action.CANCEL: "stop",
@@ -29,6 +31,8 @@ def action_words(action: Action) -> str:
         Action.WHY_NOT: text.tr("Why not…?"),
         Action.AGAIN: text.tr("Begin again"),
         Action.NEXT: text.tr("Go on"),
+        Action.UNDO: text.tr("Undo"),
+        Action.KEEP: text.tr("Keep"),
         Action.BACK: text.tr("Back"),
         Action.SKIP: text.tr("Skip"),
         Action.TRY: text.tr("Try it"),

@@ -87,9 +87,15 @@ def wanted_words(plan: Plan) -> str:
 def entries(plan: Plan, running: bool = False) -> tuple[RunEntry, ...]:
     """The baseline, every run, and the next one."""
     done = [RunEntry(text.tr("Baseline"), baseline_words(plan), RunState.NOTE)]
-    for i, attempt in enumerate(plan.attempts):
+    undone = [plan.attempts[i] for i in plan.undone]
+    for i, attempt in enumerate(plan.launched):
         state = RunState.WORKED if attempt.worked else RunState.FAILED
-        done.append(RunEntry(attempt.trial.title, outcome_words(attempt), state, _number(attempt, i)))
+        said = outcome_words(attempt)
+        if attempt in plan.cancelled:
+            state = RunState.NOTE
+        elif attempt in undone:
+            said = text.tr("{}; undone").format(said)
+        done.append(RunEntry(attempt.trial.title, said, state, _number(attempt, i)))
     if plan.pending is not None:
         state, said = (RunState.RUNNING, text.tr("running")) if running else (RunState.NEXT, text.tr("next"))
         done.append(RunEntry(plan.pending.title, prediction_words(plan.pending.predicted), state, said))
@@ -229,10 +235,7 @@ def caption(variable: str | None) -> str:
 def trial_page(plan: Plan, trial: Trial, progress: Progress | None = None) -> Page:
     """One change: what, why, before, after, cost, command."""
     parent = plan.attempts[trial.parent] if trial.parent is not None else None
-    change = None
-    if parent is not None:
-        note = text.tr("the only change from run {}").format(_number(parent, trial.parent or 0))
-        change = _noted(change_of(parent.trial.config, trial), note)
+    change = noted_change(parent, trial) if parent is not None else None
     return Page(
         section=caption(trial.variable) if trial.variable else text.tr("First run"),
         title=trial.title,
@@ -248,7 +251,10 @@ def trial_page(plan: Plan, trial: Trial, progress: Progress | None = None) -> Pa
     )
 
 
-def _noted(change: Change, note: str) -> Change:
+def noted_change(parent: Attempt, trial: Trial) -> Change:
+    """The change, and the run that it is the only change from."""
+    change = change_of(parent.trial.config, trial)
+    note = text.tr("the only change from run {}").format(_number(parent, trial.parent or 0))
     return Change(change.before, change.after, note)
 
 
@@ -283,12 +289,8 @@ def facts(plan: Plan, trial: Trial) -> tuple[Fact, ...]:
     if seconds > 0:
         about = text.tr("About {} s").format(max(5, round(seconds / 5) * 5))
         found.append(Fact(text.tr("This try"), about, text.tr("as long as the longest so far")))
-    left = plan.max_launches - len(plan.attempts)
-    found.append(
-        Fact(
-            text.tr("Launches"), text.tr("{} left").format(left), text.tr("of {} in one walk").format(plan.max_launches)
-        )
-    )
+    left = text.tr("{} left").format(plan.launches_left)
+    found.append(Fact(text.tr("Launches"), left, text.tr("of {} in one walk").format(plan.max_launches)))
     return tuple(found)
 
 
@@ -306,7 +308,7 @@ def result_page(plan: Plan, verdict: Verdict, checks: tuple[Check, ...] = ()) ->
         why_label=text.tr("Root cause") if verdict.root_cause is not None else "",
         why=verdict.says,
         checks=checks,
-        runs=tuple(_run_line(plan, a, i) for i, a in enumerate(plan.attempts)),
+        runs=tuple(_run_line(plan, a, i) for i, a in enumerate(plan.launched)),
         command_label=text.tr("Command that works") if verdict.config is not None else "",
         config=verdict.config,
         facts=_limit_facts(verdict.hard_limit),
@@ -344,11 +346,12 @@ def _run_line(plan: Plan, attempt: Attempt, index: int) -> RunLine:
     if trial.parent is not None:
         change = change_of(plan.attempts[trial.parent].trial.config, trial)
         changed = f"{change.before} → {change.after}"
-    predicted = _sizes({d.name: d.need_bytes for d in trial.predicted.devices} if trial.predicted else {})
-    printed = _sizes({name: size for name, size in attempt.printed_bytes.items() if name != bar_geometry.HOST})
+    predicted = sizes({d.name: d.need_bytes for d in trial.predicted.devices} if trial.predicted else {})
+    printed = sizes({name: size for name, size in attempt.printed_bytes.items() if name != bar_geometry.HOST})
     outcome = text.tr("works") if attempt.worked else failure_words(attempt.diagnosis, attempt.outcome)
     return RunLine(_number(attempt, index), changed, (predicted, printed), outcome, attempt.worked)
 
 
-def _sizes(sizes: dict[str, int]) -> str:
-    return ", ".join(f"{name} {format_gib(size)}" for name, size in sizes.items()) or "–"
+def sizes(of: dict[str, int]) -> str:
+    """`CUDA0 21.2, CUDA1 14.6`, in GiB."""
+    return ", ".join(f"{name} {format_gib(size)}" for name, size in of.items()) or "–"

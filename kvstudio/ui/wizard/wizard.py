@@ -29,6 +29,7 @@ from kvstudio.ui.panels.run_values import PHASES
 from kvstudio.ui.widgets_run.phase_strip import PhaseState
 from kvstudio.ui.wizard.dialog import WizardWindow
 from kvstudio.ui.wizard.from_plan import wizard_view
+from kvstudio.ui.wizard.outcome_page import Ended, outcome_view
 from kvstudio.ui.wizard.side_pages import baseline_view, why_not_view
 from kvstudio.ui.wizard.values import Action, Page, Progress, WizardView
 from kvstudio.verify.options import LaunchOptions
@@ -151,6 +152,7 @@ class FixWizard(WizardWindow):
         self._walks = Walks(self._folder.parent / "walks")
         self._baseline: Begun | None = None
         self._reasons: tuple[NotOffered, ...] | None = None
+        self._ended: Ended | None = None
         self._options = options or LaunchOptions()
         self._worker = worker or LaunchWorker(self)
         self._worker.phase_reached.connect(self._on_phase)
@@ -203,12 +205,15 @@ class FixWizard(WizardWindow):
         self._draw()
 
     def _on_failed(self, error: KvStudioError) -> None:
-        self._thinking = False
+        self._thinking, self._ended = False, None
         self._says = f"{error.message} {error.hint}".strip()
         self._draw()
 
     def _draw(self) -> None:
         plan = self._plan
+        if self._ended is not None:
+            self.show_view(outcome_view(self._ended, None if self._thinking else plan))
+            return
         if plan is None or self._thinking:
             self.show_view(_waiting(plan, self._says))
             return
@@ -236,6 +241,8 @@ class FixWizard(WizardWindow):
             Action.SKIP: self._skip,
             Action.BACK: self._back,
             Action.NEXT: self._go_on,
+            Action.KEEP: self._go_on,
+            Action.UNDO: self._undo,
             Action.AGAIN: lambda: self._begin(begin_again, self._case),
             Action.WHY_NOT: self._why_not,
             Action.STOP: self._stop,
@@ -255,11 +262,18 @@ class FixWizard(WizardWindow):
     def _stop(self) -> None:
         if self._plan is not None and not self._thinking:
             self._earlier.append(self._plan)
+            self._ended = None
             self._think(Plan.stop, self._plan)
 
     def _go_on(self) -> None:
-        self._baseline = None
+        self._baseline = self._ended = None
         self._draw()
+
+    def _undo(self) -> None:
+        if self._plan is not None and not self._thinking:
+            self._earlier.append(self._plan)
+            self._ended = None
+            self._think(Plan.undo, self._plan)
 
     def _why_not(self) -> None:
         if self._plan is not None and not self._thinking:
@@ -345,18 +359,26 @@ class FixWizard(WizardWindow):
         name = self._case.model.name if self._case.model is not None else ""
         task.run(keep_run, self._folder, self._number, run, name, predicted, key=f"keep-{self._number}")
         self.run_finished.emit(run, tuple(self._lines), predicted)
+        self._says = run.says or run.message
         if plan is not None and trial is not None and _counts(trial, run):
             self._checks[run.number] = run.checks
             attempt = attempt_of(trial, run)
             self._earlier.append(plan)
-            if not self._leaving:
-                self._think(_ran, plan, attempt)
-        else:
-            self._says = run.says or run.message
-            if not self._leaving:
-                self._draw()
+            self._ended, self._says = Ended(plan, attempt, run), ""
+            self._learn(Plan.ran, plan, attempt)
+        elif plan is not None and trial is not None and run.outcome is RunOutcome.CANCELLED:
+            self._learn(Plan.broke_off, plan, attempt_of(trial, run))
+        elif not self._leaving:
+            self._draw()
         if self._leaving:
             self.close()
+
+    def _learn(self, fn: Callable[[Plan, Attempt], Plan], plan: Plan, attempt: Attempt) -> None:
+        """The plan after a launch; with the window on its way out it is only kept."""
+        if self._leaving:
+            task.run(_keep, self._walks, fn, plan, attempt, key=f"walk-{id(self)}")
+        else:
+            self._think(fn, plan, attempt)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         if self._worker.running:
@@ -378,8 +400,8 @@ def _counts(trial: Trial, run: Run) -> bool:
     return run.outcome not in _NOT_TRIED or (run.outcome is RunOutcome.COULD_NOT_START and trial.variable == "binary")
 
 
-def _ran(plan: Plan, attempt: Attempt) -> Plan:
-    return plan.ran(attempt)
+def _keep(walks: Walks, fn: Callable[[Plan, Attempt], Plan], plan: Plan, attempt: Attempt) -> None:
+    walks.keep(fn(plan, attempt))
 
 
 def _waiting(plan: Plan | None, says: str) -> WizardView:

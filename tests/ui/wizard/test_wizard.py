@@ -89,13 +89,23 @@ def ready(window, runs):
     return len(window.plan.attempts) == runs and Action.CANCEL not in window.offered()
 
 
+def decided(window, runs):
+    return ready(window, runs) and not {Action.KEEP, Action.NEXT}.isdisjoint(window.offered())
+
+
+def go_on(qtbot, window, runs):
+    """Wait for the page that says what came of the try, and go on from it."""
+    qtbot.waitUntil(lambda: decided(window, runs), timeout=20000)
+    press(qtbot, window, Action.KEEP if Action.KEEP in window.offered() else Action.NEXT)
+
+
 def test_trying_until_the_end_names_the_cause_and_the_command(qtbot, make):
     window = make()
     heard = []
     window.run_finished.connect(lambda run, lines, budget: heard.append(run))
     for runs in range(1, 9):
         press(qtbot, window, Action.TRY)
-        qtbot.waitUntil(lambda runs=runs: ready(window, runs) and window.offered() != (Action.CLOSE,), timeout=20000)
+        go_on(qtbot, window, runs)
         if window.plan.verdict is not None:
             break
     assert window.plan.verdict.outcome == "verified"
@@ -110,7 +120,7 @@ def test_trying_until_the_end_names_the_cause_and_the_command(qtbot, make):
 def test_skipping_can_be_taken_back(qtbot, make, world):
     window = make(plan=start(world, WANTED))
     press(qtbot, window, Action.TRY)
-    qtbot.waitUntil(lambda: ready(window, 1) and Action.SKIP in window.offered(), timeout=20000)
+    go_on(qtbot, window, 1)
     proposed = window.plan.pending
     press(qtbot, window, Action.SKIP)
     qtbot.waitUntil(lambda: window.plan.pending != proposed and Action.BACK in window.offered(), timeout=20000)
@@ -180,7 +190,7 @@ def test_a_try_with_another_build_runs_that_build(qtbot, make, case):
     while window.plan.verdict is None:
         runs = len(window.plan.attempts) + 1
         press(qtbot, window, Action.TRY)
-        qtbot.waitUntil(lambda runs=runs: ready(window, runs) and window.offered() != (Action.CLOSE,), timeout=20000)
+        go_on(qtbot, window, runs)
     assert used[-1] is old
     assert window.plan.verdict.root_cause.variable == "binary"
 
@@ -188,7 +198,7 @@ def test_a_try_with_another_build_runs_that_build(qtbot, make, case):
 def test_an_unfinished_walk_is_offered_again(qtbot, make):
     window = make()
     press(qtbot, window, Action.TRY)
-    qtbot.waitUntil(lambda: ready(window, 1) and Action.TRY in window.offered(), timeout=20000)
+    go_on(qtbot, window, 1)
     tried = window.plan.attempts
     qtbot.waitUntil(lambda: any((window._folder.parent / "walks").glob("*.json")), timeout=5000)
     window.close()
@@ -203,10 +213,39 @@ def test_an_unfinished_walk_is_offered_again(qtbot, make):
 def test_reasons_are_told_and_left_again(qtbot, make):
     window = make()
     press(qtbot, window, Action.TRY)
-    qtbot.waitUntil(lambda: ready(window, 1) and Action.WHY_NOT in window.offered(), timeout=20000)
+    go_on(qtbot, window, 1)
     proposed = window.plan.pending
     press(qtbot, window, Action.WHY_NOT)
     qtbot.waitUntil(lambda: window.offered() == (Action.BACK,), timeout=20000)
     press(qtbot, window, Action.BACK)
     assert Action.TRY in window.offered()
     assert window.plan.pending == proposed
+
+
+def test_a_change_that_works_can_be_undone_where_its_result_is_shown(qtbot, make):
+    window = make()
+    for runs in range(1, 9):
+        press(qtbot, window, Action.TRY)
+        qtbot.waitUntil(lambda runs=runs: decided(window, runs), timeout=20000)
+        if Action.UNDO in window.offered() and window.plan.attempts[-1].worked:
+            break
+        press(qtbot, window, Action.KEEP if Action.KEEP in window.offered() else Action.NEXT)
+    undone = window.plan.attempts[-1].trial
+    press(qtbot, window, Action.UNDO)
+    qtbot.waitUntil(lambda: window.plan.undone != () and window.offered() != (Action.CLOSE,), timeout=20000)
+    assert window.plan.pending is None or window.plan.pending.variable != undone.variable
+
+
+def test_a_try_that_was_cancelled_is_one_launch_less(qtbot, make):
+    def launch(config, binary, *, options, cancel, **_):
+        cancel.wait(30)
+        return finished(config, options.number, RunOutcome.CANCELLED)
+
+    window = make(launch)
+    left = window.plan.launches_left
+    press(qtbot, window, Action.TRY)
+    qtbot.waitUntil(lambda: window.offered() == (Action.CANCEL,), timeout=20000)
+    press(qtbot, window, Action.CANCEL)
+    qtbot.waitUntil(lambda: Action.TRY in window.offered(), timeout=20000)
+    assert window.plan.launches_left == left - 1
+    assert window.plan.attempts == ()
