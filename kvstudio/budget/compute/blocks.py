@@ -46,6 +46,7 @@ class Blocks(Graph):
         self.twins: dict[int, int] = {}
         self._closed = 0
         self.fused_attention: list[tuple[Tensor, int]] = []
+        self.fused_delta: list[tuple[Tensor, int]] = []
         self._pins = reserve.n_tokens < 32 or reserve.full_offload
 
     def close_layer(self, il: int) -> None:

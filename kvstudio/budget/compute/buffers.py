@@ -11,6 +11,7 @@ from kvstudio.budget.compute.layers import Kept, kept_layers
 from kvstudio.budget.compute.simulate import (
     Simulated,
     backends_of,
+    delta_net_survives,
     flash_attn_survives,
     placed_by_name,
     reserve_for,
@@ -131,7 +132,16 @@ def _simulated(prepared: _Prepared, reserve: Reserve, effective: EffectiveConfig
     settings = _settings(reserve, effective, key)
     if effective.flash_attn == "auto" and reserve.flash_attn:
         reserve.flash_attn = flash_attn_survives(reserve, prepared.backends, known, settings)
-    return simulate(reserve, prepared.backends, prepared.kept, known, (settings, reserve.flash_attn))
+    if any(layer.is_recurrent for layer in reserve.layers) and _shared(prepared.placement):
+        reserve.fused_delta = delta_net_survives(reserve, prepared.backends, known, settings)
+    return simulate(
+        reserve, prepared.backends, prepared.kept, known, (settings, reserve.flash_attn, reserve.fused_delta)
+    )
+
+
+def _shared(placement: Placement) -> bool:
+    """Whether an operation may land elsewhere than its layer: some layers are on devices, or some are not."""
+    return bool(placement.devices) and None in placement.layer_device
 
 
 def _settings(reserve: Reserve, effective: EffectiveConfig, key: Any) -> Any:

@@ -6,6 +6,7 @@ read at build 11434.
 
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
+from kvstudio.budget.compute.delta import chunked
 from kvstudio.budget.compute.mla import MlaDecoder
 from kvstudio.budget.compute.recurrent import States
 from kvstudio.budget.compute.tensor import Tensor
@@ -165,6 +166,8 @@ class DeltaNet(HybridDecoder):
                           k_dim, v_heads, n, seqs)
                 for x in (q, k)
             )  # fmt: skip
+        elif k_heads != v_heads and not states.fuses_delta:
+            q, k = (g.repeat(x, k_dim, v_heads, n, seqs) for x in (q, k))
         out = states.delta_net(il, q, k, v, gate, beta, state)
         z = g.reshape(z, v_dim, v_heads, n, seqs)
         out = g.mul(g.build_norm(out, g.w(il, "ssm_norm"), None, "rms", il), g.unary(z))
@@ -355,10 +358,15 @@ class KimiLinear(MlaDecoder):
         beta = g.unary(g.reshape(g.mul_mat(g.need(il, "ssm_beta"), cur), 1, n_head, n, seqs))
         state = g.reshape(states.load("s", il), head, head, n_head, seqs)
         q, k = g.scale(g.rms_norm(q)), g.scale(g.rms_norm(k))
-        out = g.make("GATED_DELTA_NET", 0, (inner, n * seqs + head * seqs), q, k, v, decay, beta, state)
-        step = 4 * head
-        rows = g.cont(g.view(out, (head, n_head, n, seqs), (step, step * n_head, step * n_head * n)))
-        fresh = g.view(out, (head, head, n_head, seqs), (step, step * head, step * head * n_head))
+        if states.fuses_delta:
+            out = g.make("GATED_DELTA_NET", 0, (inner, n * seqs + head * seqs), q, k, v, decay, beta, state)
+            g.fused_delta.append((out, il))
+            step = 4 * head
+            rows = g.cont(g.view(out, (head, n_head, n, seqs), (step, step * n_head, step * n_head * n)))
+            fresh = g.view(out, (head, head, n_head, seqs), (step, step * head, step * head * n_head))
+        else:
+            rows, fresh = chunked(g, q, k, v, decay, beta, state)
+            rows = g.cont(rows)
         g.expand(g.cpy(fresh, g.view(states.state("s", il), (states.width_s * seqs,))))
         gate = self.output_gate(il, cur, head, n_head)
         normed = g.build_norm(g.reshape(rows, head, n_head, n * seqs), g.w(il, "ssm_norm"), None, "rms", il)

@@ -41,6 +41,8 @@ class Reserve:
     embeddings: bool = False
     pooling: str | None = None
     mtp: bool = False
+    #: Whether the gated delta rule is one operation.
+    fused_delta: bool = True
     placed: Mapping[str, PlacedTensor] = field(default_factory=dict)
     weights: dict[str, Tensor] = field(default_factory=dict)
     caches: dict[tuple[str, int], Tensor] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kvstudio.budget.compute.blocks import Blocks
+from kvstudio.budget.compute.delta import chunked
 from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE
 from kvstudio.budget.compute.tensor import F32, I32, Tensor
 
@@ -73,6 +74,11 @@ class States:
         g = self.g
         cache = self.state(kind, il)
         g.expand(g.cpy(rows, g.view(cache, (cache.ne[0], self.n_seqs), cache.nb[1:2])))
+
+    @property
+    def fuses_delta(self) -> bool:
+        """Snapshots for going back are written by the fused operation alone, wherever it runs."""
+        return self.g.r.fused_delta or self.rollback > 0 or self.per_seq == 1
 
     @property
     def slots(self) -> int:
@@ -217,12 +223,18 @@ class States:
     # -- gated delta net -----------------------------------------------------------------------------------------
 
     def delta_net(self, il: int, q: Tensor, k: Tensor, v: Tensor, gate: Tensor, beta: Tensor, state: Tensor) -> Tensor:
-        """The fused operation: outputs of all tokens and the new states in one tensor."""
+        """The fused operation, outputs of all tokens and the new states in one tensor, or the chunks in its stead."""
         g = self.g
+        if not self.fuses_delta:
+            result, fresh = chunked(g, q, k, v, gate, beta, state)
+            cache = self.state("s", il)
+            g.expand(g.cpy(fresh, g.view(cache, (cache.ne[0], self.n_seqs), cache.nb[1:2])))
+            return result
         kept = 1 + self.rollback
         head, n_head, n, seqs = v.ne
         rows = n * seqs + kept * head * seqs
         out = g.make("GATED_DELTA_NET", F32, (head * n_head, rows), q, k, v, gate, beta, state)
+        g.fused_delta.append((out, il))
         step = 4 * head
         result = g.view(out, (head, n_head, n, seqs), (step, step * n_head, step * n_head * n))
         size = head * head * n_head

@@ -1,6 +1,6 @@
 """One reserve graph, scheduled and allocated: bytes per backend."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,8 @@ _CROSSING_USUAL = 6
 #: Periods of a repetition that are kept when the usual few differ, before all are.
 _MORE_PERIODS = 6
 _IDLE = 0, sentence({})
+#: Tokens per sequence the fused delta rule is probed with.
+_DELTA_TOKENS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +159,42 @@ def flash_attn_survives(
 
     `known` and `settings` as for `simulate`. Source: llama-context.cpp resolve_fused_ops, read at build 11434.
     """
+    return _survives(reserve, backends, known, (settings, "attention"), 1, lambda graph: graph.fused_attention)
+
+
+def delta_net_survives(
+    reserve: Reserve, backends: list[Backend], known: Known | None = None, settings: Any = None
+) -> bool:
+    """The same probe for the gated delta rule, with more tokens: several slots may reach what is worth offloading."""
+    return _survives(
+        reserve,
+        backends,
+        known,
+        (settings, "delta", reserve.flash_attn),
+        _DELTA_TOKENS,
+        lambda graph: graph.fused_delta,
+    )
+
+
+def _survives(
+    reserve: Reserve,
+    backends: list[Backend],
+    known: Known | None,
+    settings: Any,
+    per_seq: int,
+    fused: Callable[[Blocks], list[tuple[Tensor, int]]],
+) -> bool:
     known = Known() if known is None else known
     # An operation's device depends on its own layer and the two beside it: two periods and the last show every case.
     kept = kept_layers(reserve, 2)
     key = settings, structure_of(reserve, kept)[0]
     found = known.survives.get(key)
     if found is None:
-        probe = replace(reserve, n_tokens=reserve.n_seqs, n_outputs=reserve.n_seqs, weights={}, caches={})
+        n_tokens = per_seq * reserve.n_seqs
+        probe = replace(reserve, n_tokens=n_tokens, n_outputs=n_tokens, weights={}, caches={})
         graph, _ = graph_of(probe, kept.layers)
         assign(graph, backends, op_offload=reserve.config.op_offload)
-        found = all(backends[node.backend].name == reserve.device(il) for node, il in graph.fused_attention if il >= 0)
+        found = all(backends[node.backend].name == reserve.device(il) for node, il in fused(graph) if il >= 0)
         known.keep_probe(key, found)
     return found
 
