@@ -35,6 +35,13 @@ def test_context_is_rounded_up_per_slot() -> None:
     assert (whole.n_ctx, whole.n_batch, whole.n_ubatch) == (1024, 1000, 512)
 
 
+def test_t5_needs_one_pool() -> None:
+    t5 = model("t5")
+    for ran in (LaunchConfig(), LaunchConfig(n_parallel=1), LaunchConfig(n_parallel=4, kv_unified=True)):
+        assert resolve(t5, ran, n_devices=1).errors == ()
+    assert "-kvu" in resolve(t5, LaunchConfig(n_parallel=2), n_devices=1).errors[0]
+
+
 def test_context_comes_from_the_model() -> None:
     assert of().n_ctx == 8192
     assert of(n_ctx=0, n_parallel=1).n_ctx == 8192
