@@ -167,9 +167,9 @@ def test_a_missing_library_could_not_start(tmp_path):
 
 
 def test_a_phase_that_takes_too_long_times_out(tmp_path):
-    run = fake_launch(tmp_path, fake_config(hang=17), phase_timeout_s=1.0)
+    run = fake_launch(tmp_path, fake_config(hang=17), phase_timeout_s=2.0)
     assert run.outcome is RunOutcome.TIMED_OUT
-    assert "weights took longer than 1 s" in run.says
+    assert "weights took longer than 2 s" in run.says
     assert dict(run.phases)[Phase.WEIGHTS] == "failed"
 
 

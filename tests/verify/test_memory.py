@@ -52,7 +52,7 @@ def machine_of(**pci):
 
 def test_drivers_count_the_devices_of_the_machine_by_their_place_on_the_bus():
     library = FakeNvml(
-        [CARD, CARD | {"bus": "00000000:02:00.0", "free": CARD["total"]}, CARD | {"bus": "00000000:03:00.0"}]
+        [dict(CARD), CARD | {"bus": "00000000:02:00.0", "free": CARD["total"]}, CARD | {"bus": "00000000:03:00.0"}]
     )
     counter = Counter(machine_of(CUDA1="0000:01:00.0", CUDA0="0000:02:00.0"), (lambda: nvml.UsedMemory(library),))
     assert counter() == {"CUDA1": 4 << 30, "CUDA0": 0}
