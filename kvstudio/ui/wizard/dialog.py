@@ -2,11 +2,12 @@
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QCloseEvent, QKeyEvent
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QMessageBox, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QMessageBox, QPushButton, QWidget
 
 from kvstudio.ui import text
 from kvstudio.ui.theme import Size, Space
-from kvstudio.ui.widgets.basic import Rule, Surface, make_primary, push_button
+from kvstudio.ui.widgets.basic import Surface, make_primary, push_button
+from kvstudio.ui.widgets.dialog_frame import fill
 from kvstudio.ui.wizard.page import PageView
 from kvstudio.ui.wizard.side import Side
 from kvstudio.ui.wizard.values import Action, WizardView
@@ -62,17 +63,7 @@ class WizardWindow(QDialog):
         self._buttons: dict[Action, QPushButton] = {}
         self._question: QMessageBox | None = None
         self._shown: tuple[tuple[Action, ...], Action | None] | None = None
-        body = QHBoxLayout()
-        body.setSpacing(0)
-        body.addWidget(self.side)
-        body.addWidget(Rule(vertical=True))
-        body.addWidget(self.page, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(body, 1)
-        column.addWidget(Rule())
-        column.addWidget(self._build_foot())
+        fill(self, self.side, self.page, self._build_foot())
 
     def _build_foot(self) -> QWidget:
         foot = Surface()
