@@ -136,7 +136,7 @@ def test_without_a_device_everything_answers_from_host_memory(server, gemma, tmp
     run = launch(config, server, tmp_path, concurrent=None, repeat=2, fill_context=0.5, n_predict=8)
     assert run.outcome is RunOutcome.VERIFIED, run.says
     assert [kind for kind, *_ in run.prompts] == ["first", "repeated", "repeated", "concurrent", "concurrent", "fill"]
-    assert "8 tokens generated after 504 of the prompt" in run.prompts[-1][3]
+    assert "504 prompt tokens, 8 generated" in run.prompts[-1][3]
     assert all(b.device is None for b in run.buffers)
 
 
