@@ -58,7 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="kvstudio",
         description="See what a GGUF model needs on each device, and why a llama.cpp launch was refused.",
-        epilog="Example: kvstudio ~/models/Qwen3-32B-Q4_K_M.gguf    On a terminal: kvstudio-cli --help",
+        epilog="example:\n  kvstudio ~/models/Qwen3-32B-Q4_K_M.gguf\n\nwithout a window: kvstudio-cli --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "files", nargs="*", metavar="FILE", help="a model, a log, a saved case, a projector or a folder"

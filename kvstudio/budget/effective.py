@@ -77,6 +77,9 @@ def resolve(model: ModelInfo, config: LaunchConfig, n_devices: int, build: int |
     _check_cache_types(model, config, flash, said)
     _check_split(config, rule, said)
     _check_context(model, n_ctx_seq, said)
+    if config.n_ctx is not None and config.n_ctx < 0:
+        # Only 0 means the trained length; below, the number is taken as unsigned.
+        said.error(f"-c {config.n_ctx} is read as {config.n_ctx % (_U32 + 1)} cells, and no such context can be made.")
     if model.architecture == "t5" and slots > 1 and not unified:
         # The position bias covers the whole batch, attention over separate streams only a part of it.
         said.error(f"{slots} slots of their own abort llama.cpp with T5: it needs -kvu or -np 1.")

@@ -80,13 +80,11 @@ def _table(heading: str, budget: Budget, said: str = "") -> None:
     """One budget: its settings in a line, whether it fits where that was not said, a row per device, what to note."""
     config = budget.config
     unified = ", unified" if config.kv_unified else ""
+    slots = "1 slot" if config.n_parallel == 1 else f"{config.n_parallel} slots"
     offloaded, layers = budget.offloaded_layers
     where = f"{offloaded} of {layers} layers on devices" if budget.devices else f"{layers} layers in RAM"
     emit("")
-    emit(
-        f"{heading}n_ctx {config.n_ctx}, {config.n_parallel} slots{unified}, K {config.cache_type_k}, "
-        f"V {config.cache_type_v}, {where}"
-    )
+    emit(f"{heading}n_ctx {config.n_ctx}, {slots}{unified}, K {config.cache_type_k}, V {config.cache_type_v}, {where}")
     if said:
         emit(said)
     rows = [["device", *KINDS.values(), "need", "free", "total", ""]]

@@ -165,7 +165,7 @@ def _real_walk(args: argparse.Namespace, inputs: Inputs, plan: Plan, walks: Walk
 
 def _ask(trial: Trial) -> bool:
     """Whether the person wants this launch; without a terminal to ask on, --yes is needed."""
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise ConfigError("fix launches the program several times and there is no terminal to ask on.", "Add --yes.")
     message(f"\n{trial.title}. {trial.why}" + (f" Cost: {trial.cost}." if trial.cost else ""))
     message(f"  {format_command(trial.config, mask_secrets=True)}")

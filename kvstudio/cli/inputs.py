@@ -3,7 +3,7 @@
 import argparse
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -150,15 +150,26 @@ def live_machine(
 
 
 def typed_devices(args: argparse.Namespace) -> tuple[tuple[Device, ...], Device | None] | None:
-    """Devices from the options, and the host if one was typed; None when no option names any."""
+    """Devices from the options, and the host if one was typed; None when no option names any.
+
+    Raises: ConfigError for options that contradict each other: one of them would be ignored.
+    """
+    devices, host = _split_host(args.device)
+    if args.devices and (args.device or args.cpu_only):
+        other = "--device" if args.device else "--cpu-only"
+        raise ConfigError(f"--devices and {other} both say which devices there are.", "Leave one of them away.")
+    if args.cpu_only and devices:
+        raise ConfigError(f"--cpu-only leaves no place for --device {devices[0].name}.", "Leave one of them away.")
     if args.cpu_only:
-        return (), probe(None).host
+        return (), host or probe(None).host
     if args.devices:
         machine = load_snapshot(args.devices)
         return machine.devices, machine.host
-    if not args.device:
-        return None
-    devices = tuple(parse_device(text) for text in args.device)
+    return (devices, host) if args.device else None
+
+
+def _split_host(texts: Sequence[str]) -> tuple[tuple[Device, ...], Device | None]:
+    devices = tuple(parse_device(text) for text in texts)
     names = [device.name for device in devices]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:

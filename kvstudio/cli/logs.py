@@ -26,6 +26,8 @@ def open_log(name: str) -> ReadLog:
     try:
         if name != "-":
             return read_log(_not_a_model(name))
+        if sys.stdin is None:
+            raise KvStudioError("standard input is closed.", "Pipe the log in, or name its file.")
         # A pipe has no size and cannot be read twice; a file on disk keeps a log of any length out of memory.
         with tempfile.NamedTemporaryFile(prefix="kvstudio-", suffix=".log") as copy:
             shutil.copyfileobj(sys.stdin.buffer, copy)

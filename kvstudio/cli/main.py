@@ -35,7 +35,7 @@ COMMANDS = {
         "kvstudio-cli launch --repeat 3 -- llama-server -m gemma-3-270m.gguf -c 8192",
     ),
     "check": (
-        "llama.cpp's own dry run beside the estimate",
+        "the dry run of llama.cpp itself beside the estimate",
         "kvstudio-cli check -- llama-server -m gemma-3-270m.gguf -c 8192",
     ),
     "fix": (
@@ -48,6 +48,10 @@ COMMANDS = {
     ),
     "history": ("runs that were kept, and two of them compared", "kvstudio-cli history --compare 3 7"),
 }
+
+
+#: Those that take a llama.cpp command line after `--`; the others answer about a file or this machine.
+_ABOUT_A_LAUNCH = frozenset({"budget", "max", "launch", "check", "fix", "report"})
 
 
 class _Parser(argparse.ArgumentParser):
@@ -92,6 +96,11 @@ def _command_parser(name: str) -> tuple[argparse.ArgumentParser, Callable[[argpa
     )
     parser.add_argument("--json", action="store_true", help="the result as one JSON document on stdout")
     module.add_options(parser)
+    if name in _ABOUT_A_LAUNCH:
+        # argparse never sees what stands after `--`, so it cannot show it.
+        usage = parser.format_usage().removeprefix("usage: ").rstrip().replace("%", "%%")
+        indent = " " * len(f"usage: {parser.prog} ")
+        parser.usage = f"{usage}\n{indent}" + ("[-- COMMAND]" if name in ("fix", "report") else "-- COMMAND")
     run: Callable[[argparse.Namespace], int] = module.run
     return parser, run
 
@@ -106,7 +115,12 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Callable[[argparse
         at = ours.index("--")
         ours, theirs = ours[:at], ours[at + 1 :]
     parser, run = _command_parser(words[0])
-    args = parser.parse_args(ours)
+    args, unknown = parser.parse_known_args(ours)
+    if unknown:
+        hint = f"See kvstudio-cli {words[0]} --help."
+        if words[0] in _ABOUT_A_LAUNCH and not theirs and not unknown[0].startswith("-"):
+            hint = f"Put -- before the llama.cpp command line: -- {unknown[0]} ..."
+        raise ConfigError(f"unrecognized arguments: {' '.join(unknown)}.", hint)
     args.command = theirs
     return args, run
 
@@ -116,6 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Errors: 2 with one clear line on stderr.
     """
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -141,6 +156,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _forget_output()
         message(f"kvstudio-cli: the result could not be written: {error.strerror}.")
         return BAD_INPUT
+
+
+def _open_closed_streams() -> None:
+    """Python has None for a stream that was closed before the start (`>&-`); what is written to it goes nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long-lived as the stream
 
 
 def _forget_output() -> None:

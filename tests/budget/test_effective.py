@@ -101,6 +101,7 @@ def test_flash_attention() -> None:
         ({"cache_type_v": "q4_0", "flash_attn": "off"}, "quantized V"),
         ({"split_mode": "tensor", "flash_attn": "off"}, "-sm tensor"),
         ({"n_parallel": 0}, "-np 0"),
+        ({"n_ctx": -5}, "-c -5"),
         ({"n_parallel": 300}, "at most 256"),
     ],
 )

@@ -3,6 +3,7 @@
 import io
 import json
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -122,6 +123,10 @@ def test_max_is_the_edge_of_what_fits(capsys):
         (["report"], "nothing to report on"),
         (["fix", "--want", "colour=red", "--", "llama-server", "-m", TINY], "colour"),
         (["history", "--show", "7"], "7"),
+        (["budget", *TWO, "llama-server", "-m", TINY], "Put -- before"),
+        (["budget", *TWO, "--cpu-only", "--", "llama-server", "-m", TINY], "--cpu-only"),
+        (["budget", *TWO, "--devices", "saved.json", "--", "llama-server", "-m", TINY], "--devices"),
+        (["budget", "--cpu-only", "--devices", "saved.json", "--", "llama-server", "-m", TINY], "--devices"),
     ],
 )
 def test_bad_input_is_one_clear_line_and_exit_2(capsys, words, says):
@@ -146,6 +151,44 @@ def test_help_shows_one_real_example(capsys, name):
     code, out, _ = run(capsys, name, "--help")
     assert code == 0
     assert f"kvstudio-cli {name}" in out.split("example:")[1]
+
+
+@pytest.mark.parametrize("name", ["budget", "max", "launch", "check", "fix", "report"])
+def test_usage_says_where_the_command_line_goes(capsys, name):
+    _, out, _ = run(capsys, name, "--help")
+    assert "-- COMMAND" in out.split("options:")[0]
+
+
+def test_cpu_only_plans_for_the_typed_memory(capsys):
+    _, found = budget(capsys, "--cpu-only", "--device", "Host=1MiB", "--", "llama-server", "-m", TINY, "-c", "4096")
+    assert found["devices"] == []
+    assert found["fits"] is False
+
+
+def test_one_slot_is_one_slot(capsys):
+    _, out, _ = run(capsys, "budget", *TWO, "--", "llama-server", "-m", TINY, "-np", "1")
+    assert "1 slot," in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["budget", *TWO, "--", "llama-server", "-m", TINY, "-c", "512"], 0),
+        (["budget", "--device", "nonsense", "--", "llama-server", "-m", TINY], 2),
+        (["diagnose", "-"], 2),
+    ],
+)
+def test_streams_closed_before_the_start_are_no_crash(words, code):
+    program = "import os, sys; from kvstudio.cli import main; sys.exit(main(sys.argv[1:]))"
+    closing = "import os, sys; [os.close(n) for n in (0, 1)]; os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    done = subprocess.run(
+        [sys.executable, "-c", closing, "-c", program, *words],
+        check=False,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
 
 
 def test_names_in_a_file_cannot_reach_the_terminal_as_escape_codes(capsys, tmp_path):
