@@ -19,10 +19,13 @@ def test_an_interrupt_waits_for_the_launch_to_end(monkeypatch):
 
     monkeypatch.setattr("kvstudio.cli.running.test_launch", slow)
     before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    # A shell's background job is started with interrupts ignored.
+    interrupts = signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, 0.3)
     try:
         found = _watched(SimpleNamespace(machine=None), None, None, None, LaunchOptions(), "")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGINT, interrupts)
     assert found == "the cancelled run"
