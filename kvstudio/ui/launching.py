@@ -27,8 +27,8 @@ from kvstudio.work.launch_worker import LaunchWorker
 if TYPE_CHECKING:
     from kvstudio.case.history import Entry
 
-#: Lines of a running launch kept in memory; the file has them all.
-_KEPT_LINES = 200_000
+#: Lines of a launch kept in memory: the first, where buffers are printed, and the newest; the file has them all.
+_HEAD_LINES, _KEPT_LINES, _DROP_STEP = 20_000, 200_000, 20_000
 
 
 class Launching(QObject):
@@ -116,7 +116,7 @@ class Launching(QObject):
     def _on_lines(self, lines: tuple[LogLine, ...]) -> None:
         self._lines.extend(lines)
         if len(self._lines) > _KEPT_LINES:
-            del self._lines[: len(self._lines) - _KEPT_LINES]
+            del self._lines[_HEAD_LINES : _HEAD_LINES + _DROP_STEP]
         self._panel.append_lines(lines)
 
     def _on_ended(self, run: Run) -> None:

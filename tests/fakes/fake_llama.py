@@ -6,6 +6,7 @@ Everything is steered by variables, so that the command line stays one that a re
 
 FAKE_LLAMA_LOG          log file to replay on stderr instead of the built-in one
 FAKE_LLAMA_LINE_DELAY   seconds between lines (0)
+FAKE_LLAMA_GROUP        lines of the replay written at once, with the delay after each group (1)
 FAKE_LLAMA_EXIT         exit with this code after the replay
 FAKE_LLAMA_SILENCE      `LINE:SECONDS`, print nothing for so long after that line of the replay
 FAKE_LLAMA_SIGNAL       raise this signal number after the replay
@@ -122,6 +123,9 @@ def replay():
         lines = built_in_log()
     silence = os.environ.get("FAKE_LLAMA_SILENCE", "").split(":") if os.environ.get("FAKE_LLAMA_SILENCE") else None
     delay, hang = number("LINE_DELAY", 0.0), number("HANG")
+    group = int(number("GROUP", 1))
+    if group > 1:
+        lines = [b"".join(lines[i : i + group]) for i in range(0, len(lines), group)]
     for i, line in enumerate(lines):
         if hang is not None and i >= hang:
             break

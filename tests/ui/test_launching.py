@@ -1,5 +1,6 @@
 """A test launch in the window: panel, history, case and polling follow it from start to end."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from kvstudio.devices.values import Device, Machine
 from kvstudio.launch.binary import Binary
 from kvstudio.places import history_dir
 from kvstudio.runlog.values import LogLine, Phase
-from kvstudio.ui import background
+from kvstudio.ui import background, launching
 from kvstudio.ui.main_window import MainWindow
 from kvstudio.ui.preferences import Preferences
 from kvstudio.units import GIB
@@ -67,6 +68,33 @@ def test_a_failed_launch_is_kept_and_shown(window, qtbot):
     assert window.toolbar.report_button.isEnabled()
     qtbot.waitUntil(lambda: len(History(history_dir()).list().entries) == 1)
     assert History(history_dir()).list().entries[0].title == "Tiny llama"
+
+
+def test_of_a_flood_the_first_and_the_newest_lines_stay_and_the_end_lays_no_log_anew(window, qtbot, monkeypatch):
+    monkeypatch.setattr(launching, "_KEPT_LINES", 300)
+    monkeypatch.setattr(launching, "_HEAD_LINES", 100)
+    monkeypatch.setattr(launching, "_DROP_STEP", 100)
+    printed = tuple(LogLine(n, f"I slot n = {n}", f"slot n = {n}", "I") for n in range(1, 1001))
+
+    def launch(config, binary, *, options, on_lines, **_):
+        for first in range(0, len(printed), 100):
+            on_lines(printed[first : first + 100])
+            time.sleep(0.06)
+        return run_of(config, options, RunOutcome.CANCELLED)
+
+    use(window, launch)
+    model = window.work.run_panel.log.model
+    window.launch()
+    qtbot.waitUntil(lambda: window.is_running)
+    resets = []
+    model.modelReset.connect(lambda: resets.append(1))
+    qtbot.waitUntil(lambda: bool(window.store.case.runs))
+    kept = [line.number for line in window.store.case.log]
+    assert kept[:100] == list(range(1, 101))
+    assert kept[-100:] == list(range(901, 1001))
+    assert len(kept) < 600
+    assert model.n_lines == 1000
+    assert resets == []
 
 
 def test_a_running_launch_can_be_stopped(window, qtbot):

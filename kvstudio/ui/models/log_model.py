@@ -149,11 +149,14 @@ class LogModel(QAbstractListModel):
         return self._scan_timer.isActive()
 
     def holds(self, lines: Sequence[LogLine]) -> bool:
-        """Whether these are the lines that are shown already, as at the end of a launch that was watched."""
+        """Whether these are lines that are shown already, as at the end of a launch that was watched.
+
+        Of a long log the caller may have kept fewer: the same first and last line, and none that is not here.
+        """
         mine = self._lines
-        if self._pending or len(lines) != len(mine) or not mine:
+        if self._pending or not lines or len(lines) > len(mine):
             return False
-        return all(lines[i] is mine[i] for i in (0, len(mine) // 2, -1))
+        return lines[0] is mine[0] and lines[-1] is mine[-1]
 
     def show_lines(self, lines: Sequence[LogLine]) -> None:
         """Another log altogether."""
