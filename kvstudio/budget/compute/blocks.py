@@ -661,7 +661,7 @@ class Blocks(Graph):
 #: Architectures that rotate positions in sections (four position ids per token).
 M_ROPE = frozenset(
     {"qwen2vl", "qwen3vl", "qwen3vlmoe", "paddleocr", "glm4", "glm4moe", "qwen35", "qwen35moe", "hunyuan_vl",
-     "hunyuan-vl", "cogvlm", "qwen3tts", "bailingmoe3"}
+     "hunyuan-vl", "qwen3tts", "bailingmoe3"}
 )  # fmt: skip
 ALWAYS_M_ROPE = frozenset({"qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen3tts", "paddleocr", "qwen35", "qwen35moe"})
 #: Architectures that soft-cap attention scores inside the attention block.

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kvstudio.budget.compute.blocks import AttnInput, Blocks
+from kvstudio.budget.compute.kinds import NO_ROPE_EVERY
 from kvstudio.budget.compute.tensor import F32, Tensor
 
 
@@ -166,8 +167,7 @@ class Decoder:
         if rope == "baichuan":
             return self.g.n_layer != BAICHUAN_13B_LAYERS
         if rope == "step":
-            step = self.g.r.whole("n_no_rope_layer_step", 4)
-            return (il + 1) % step != 0 if step else True
+            return (il + 1) % NO_ROPE_EVERY[self.g.r.arch] != 0
         if rope == "swa_or_all":
             return self.g.r.layers[il].is_swa or self.swa is None
         return rope == "all"

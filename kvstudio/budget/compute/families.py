@@ -110,7 +110,6 @@ STYLES: dict[str, Style] = {
     "arcee": Style(rope_factors=True, act="relu_sqr"),
     "arctic": Style(residual="arctic", attn_out_bias=False),
     "apertus": Style(rope_factors=True, act="xielu"),
-    "cogvlm": Style(attn_out_bias=False),
     "maple": Style(rope="swa", attn_out_bias=False),
     "mellum": Style(),
     "qwen2vl": Style(),

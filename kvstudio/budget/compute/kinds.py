@@ -10,8 +10,9 @@ from kvstudio.header.values import ArrayValue
 from kvstudio.model.values import ModelInfo
 
 #: Hidden rules by position that no weight and no number of the layer shows.
-_MODULO_KEYS = ("n_no_rope_layer_step", "rescale_every_n_layers", "moe_every_n_layers")
-_DEFAULT_STEP = {"llama4": 4, "smollm3": 4}
+_MODULO_KEYS = ("rescale_every_n_layers", "moe_every_n_layers")
+#: Architectures whose every fourth layer does not rotate. Source: llama_hparams::n_no_rope_layer_step, set by no file.
+NO_ROPE_EVERY = {"llama4": 4, "smollm3": 4, "smallthinker": 4, "afmoe": 4}
 _PACKED = -1
 _KEPT = 20_000
 
@@ -136,7 +137,7 @@ def _facts(model: ModelInfo) -> tuple[int, ...]:
     for value in model.header.metadata.values():
         if isinstance(value, ArrayValue) and value.count in (model.n_layer, model.n_layer_all) and value.values:
             arrays.append(value.values)
-    steps = [_step(model, key) for key in _MODULO_KEYS]
+    steps = [NO_ROPE_EVERY.get(model.architecture, 0), *(_step(model, key) for key in _MODULO_KEYS)]
     ids: dict[Any, int] = {}
     result = []
     for il in range(model.n_layer):
@@ -158,8 +159,7 @@ def _facts(model: ModelInfo) -> tuple[int, ...]:
 
 
 def _step(model: ModelInfo, key: str) -> int:
-    default = _DEFAULT_STEP.get(model.architecture, 0)
-    value = model.header.metadata.get(f"{model.architecture}.{key}", default)
+    value = model.header.metadata.get(f"{model.architecture}.{key}")
     if isinstance(value, ArrayValue):
-        value = value.values[0] if value.values else default
-    return default if value is None or isinstance(value, str) else int(value)
+        value = value.values[0] if value.values else None
+    return 0 if value is None or isinstance(value, str) else int(value)

@@ -80,8 +80,8 @@ class Rwkv:
         shift = g.reshape(states.load("r", il), g.n_embd, 1, seqs)
         att_norm = self.norm(inp, il, "attn_norm")
         previous = self.shifted(shift, att_norm)
-        self.store_shift(il, self.last_row(att_norm), 1)
         cur = self.time_mix(il, att_norm, previous)
+        self.store_shift(il, self.last_row(att_norm), 1)
         mid = g.add(cur, inp)
         cur, mid = g.reshape(cur, g.n_embd, g.nt), g.reshape(mid, g.n_embd, g.nt)
         if il == g.n_layer - 1:

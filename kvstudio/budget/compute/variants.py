@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
+from kvstudio.budget.compute.kinds import NO_ROPE_EVERY
 from kvstudio.budget.compute.mla import STYLE as MLA_STYLE
 from kvstudio.budget.compute.mla import MlaDecoder
 from kvstudio.budget.compute.tensor import F32, Tensor
@@ -46,8 +47,8 @@ class GatedDecoder(Decoder):
 
 class Llama4(Decoder):
     def rotates(self, il: int) -> bool:
-        step = self.g.r.whole("n_no_rope_layer_step", 4)
-        return step > 0 and (il + 1) % step != 0
+        step = NO_ROPE_EVERY["llama4"] if self.g.model.n_swa else self.g.n_layer
+        return (il + 1) % step != 0
 
     def scales_attention(self, il: int) -> bool:
         return not self.rotates(il)
@@ -95,8 +96,7 @@ class SmallThinker(Decoder):
         return g.add(out, mid)
 
     def rotates(self, il: int) -> bool:
-        step = self.g.r.whole("n_no_rope_layer_step", 4)
-        return step in (0, self.g.n_layer) or il % step != 0
+        return not self.g.model.n_swa or il % NO_ROPE_EVERY["smallthinker"] != 0
 
 
 class GroveMoe(Decoder):
@@ -262,6 +262,17 @@ class Talkie(Decoder):
         return g.build_norm(q, g.w(il, "attn_q_norm"), None, "rms", il), g.rms_norm(k)
 
 
+class CogVlm(Decoder):
+    """Every row goes to the end, asked for or not."""
+
+    def begin(self) -> Tensor:
+        g = self.g
+        cur = g.inp_embd()
+        self.pos = g.inp_pos()
+        self.attention_inputs()
+        return cur
+
+
 class OpenElm(Decoder):
     """The residual is picked and added before the attention's result."""
 
@@ -312,6 +323,7 @@ BUILDERS: dict[str, Callable[[Blocks], None]] = {
     "qwen3tts": lambda g: Deepstack(g, Style()).build(),
     "chameleon": lambda g: Chameleon(g, Style(qk_norm_kind="layer", attn_out_bias=False)).build(),
     "talkie": lambda g: Talkie(g, Style(qk_norm="none", attn_out_bias=False, head_extra=1)).build(),
+    "cogvlm": lambda g: CogVlm(g, Style(attn_out_bias=False)).build(),
     "openelm": lambda g: OpenElm(g, Style(attn_out_bias=False)).build(),
     "dream": lambda g: NoCache(g, Style()).build(),
     "llada": lambda g: NoCache(g, Style(attn_out_bias=False)).build(),
