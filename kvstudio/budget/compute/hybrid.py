@@ -156,8 +156,8 @@ class DeltaNet(HybridDecoder):
         state = g.reshape(states.load("s", il), v_dim, v_dim, v_heads, seqs)
         conv = g.unary(states.conv(both, g.need(il, "ssm_conv1d")))
         row = 4 * (2 * k_dim * k_heads + v_dim * v_heads)
-        q = g.l2_norm(g.view(conv, (k_dim, k_heads, n, seqs), (4 * k_dim, row, row * n)))
-        k = g.l2_norm(g.view(conv, (k_dim, k_heads, n, seqs), (4 * k_dim, row, row * n)))
+        q = states.unit(g.view(conv, (k_dim, k_heads, n, seqs), (4 * k_dim, row, row * n)))
+        k = states.unit(g.view(conv, (k_dim, k_heads, n, seqs), (4 * k_dim, row, row * n)))
         v = g.view(conv, (v_dim, v_heads, n, seqs), (4 * v_dim, row, row * n))
         if k_heads != v_heads and g.r.arch == "qwen3next":
             times = v_heads // k_heads
@@ -357,7 +357,7 @@ class KimiLinear(MlaDecoder):
         decay = g.reshape(self.decay(il, cur, head, n_head), head, n_head, n, seqs)
         beta = g.unary(g.reshape(g.mul_mat(g.need(il, "ssm_beta"), cur), 1, n_head, n, seqs))
         state = g.reshape(states.load("s", il), head, head, n_head, seqs)
-        q, k = g.scale(g.rms_norm(q)), g.scale(g.rms_norm(k))
+        q, k = states.unit(q), states.unit(k)
         if states.fuses_delta:
             out = g.make("GATED_DELTA_NET", 0, (inner, n * seqs + head * seqs), q, k, v, decay, beta, state)
             g.fused_delta.append((out, il))

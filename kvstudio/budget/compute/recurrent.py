@@ -80,6 +80,11 @@ class States:
         """Snapshots for going back are written by the fused operation alone, wherever it runs."""
         return self.g.r.fused_delta or self.rollback > 0 or self.per_seq == 1
 
+    def unit(self, rows: Tensor) -> Tensor:
+        """Rows at length one: an operation of its own in earlier builds, a scaled norm in later ones."""
+        g = self.g
+        return g.scale(g.rms_norm(rows)) if g.r.config.build >= MIXED_BATCH_SINCE else g.l2_norm(rows)
+
     @property
     def slots(self) -> int:
         """Snapshots written per batch."""
