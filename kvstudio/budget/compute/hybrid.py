@@ -338,9 +338,10 @@ class KimiLinear(MlaDecoder):
         return g.add(self.feed_forward(il, self.normed(mid, il, "ffn_norm")), mid)
 
     def query(self, il: int, cur: Tensor) -> Tensor:
-        g = self.g
-        q = g.mul_mat(g.need(il, "attn_q"), cur)
-        return q if self.absorbed else g.reshape(q, self.head_k, g.r.layers[il].n_head, g.nt)
+        return self.g.mul_mat(self.g.need(il, "attn_q"), cur)
+
+    def apart(self, il: int, q: Tensor) -> Tensor:
+        return q if self.absorbed else self.g.reshape(q, self.head_k, self.g.r.layers[il].n_head, self.g.nt)
 
     def latent_layer(self, il: int, cur: Tensor) -> Tensor:
         if not self.absorbed:

@@ -27,7 +27,7 @@ class MlaDecoder(Decoder):
         self.base = self.g.attn_input(k_only=self.absorbed, rot=not self.absorbed)
 
     def query(self, il: int, cur: Tensor) -> Tensor:
-        """Q of all heads, through the low-rank pair where the model has one."""
+        """Q of all heads, one row per token, through the low-rank pair where the model has one."""
         g = self.g
         plain = g.w(il, "attn_q")
         if plain is not None:
@@ -36,7 +36,13 @@ class MlaDecoder(Decoder):
             q = g.mul_mat(g.need(il, "attn_q_a"), cur)
             q = g.build_norm(q, g.w(il, "attn_q_a_norm"), None, "rms", il)
             q = g.mul_mat(g.need(il, "attn_q_b"), q)
-        return g.reshape(q, self.head_k, g.r.layers[il].n_head, g.nt)
+        return q
+
+    def apart(self, il: int, q: Tensor) -> Tensor:
+        """Q by heads, as later builds shape it before they take it apart."""
+        g = self.g
+        later = g.r.config.build >= MIXED_BATCH_SINCE
+        return g.reshape(q, self.head_k, g.r.layers[il].n_head, g.nt) if later else q
 
     def compressed(self, il: int, cur: Tensor, *, rotate: bool = True) -> tuple[Tensor, Tensor]:
         """The normalised latent row and the rotated shared key."""
@@ -47,7 +53,7 @@ class MlaDecoder(Decoder):
         k_pe = g.view(both, (self.rope_dim, 1, g.nt), (row, row))
         if rotate:
             assert self.pos is not None
-            k_pe = g.rope(k_pe, self.pos)
+            k_pe = g.rope(k_pe, self.pos, self.rope_factors(il))
         return g.build_norm(latent, g.w(il, "attn_kv_a_norm"), None, "rms", il), k_pe
 
     def attention(self, il: int, cur: Tensor) -> Tensor:
@@ -57,7 +63,7 @@ class MlaDecoder(Decoder):
 
     def latent_qkv(self, il: int, cur: Tensor, *, rotate: bool = True) -> tuple[Tensor, Tensor, Tensor]:
         g = self.g
-        q = self.query(il, cur)
+        q = self.apart(il, self.query(il, cur))
         latent, k_pe = self.compressed(il, cur, rotate=rotate)
         nope = self.head_k - self.rope_dim
         n_head = g.r.layers[il].n_head
@@ -66,7 +72,7 @@ class MlaDecoder(Decoder):
         q_pe = g.view(q, (self.rope_dim, n_head, g.nt), step)
         if rotate:
             assert self.pos is not None
-            q_pe = g.rope(q_pe, self.pos)
+            q_pe = g.rope(q_pe, self.pos, self.rope_factors(il))
         q_nope = g.mul_mat(g.need(il, "attn_k_b"), g.permute(q_nope, 0, 2, 1, 3))
         q = g.concat(g.permute(q_nope, 0, 2, 1, 3), q_pe, 0)
         v = g.reshape(latent, self.latent, 1, g.nt)
@@ -88,17 +94,19 @@ class MlaDecoder(Decoder):
         assert self.pos is not None
         n_head = g.r.layers[il].n_head
         nope = self.head_k - self.rope_dim
-        q = self.query(il, cur)
+        q = self.apart(il, self.query(il, cur))
         latent, k_pe = self.compressed(il, cur)
         kv = g.mul_mat(g.need(il, "attn_kv_b"), latent)
         step = 4 * (nope + self.head_v)
         k_nope = g.view(kv, (nope, n_head, g.nt), (step, step * n_head))
         v = g.cont(g.view(kv, (self.head_v, n_head, g.nt), (step, step * n_head)))
         if g.r.config.build >= MIXED_BATCH_SINCE:
-            q = g.rope(q, self.pos)
+            q = g.rope(q, self.pos, self.rope_factors(il))
         else:
-            q_nope = g.view(q, (nope, n_head, g.nt), q.nb[1:3])
-            q_pe = g.rope(g.view(q, (self.rope_dim, n_head, g.nt), q.nb[1:3]), self.pos)
+            of_q = (4 * self.head_k, 4 * self.head_k * n_head)
+            q_nope = g.view(q, (nope, n_head, g.nt), of_q)
+            q_pe = g.view(q, (self.rope_dim, n_head, g.nt), of_q)
+            q_pe = g.rope(q_pe, self.pos, self.rope_factors(il))
             q = g.concat(q_nope, q_pe, 0)
         k = g.concat(k_nope, g.repeat(k_pe, self.rope_dim, n_head, g.nt, 1), 0)
         if self.attn_scale is not None:
