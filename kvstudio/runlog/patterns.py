@@ -80,4 +80,4 @@ def matches(message: str) -> Iterator[tuple[Signature, dict[str, str]]]:
 
 def _groups(found: dict[str, str | None]) -> dict[str, str]:
     """Named groups that took part; `bytes2` and the like count as `bytes`."""
-    return {name.rstrip("23"): value for name, value in found.items() if value is not None}
+    return {name.rstrip("234"): value for name, value in found.items() if value is not None}

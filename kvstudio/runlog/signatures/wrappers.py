@@ -18,8 +18,8 @@ WRAPPERS: tuple[Signature, ...] = (
         r"(?:failed to|could not) load (?:the )?model|error loading model|unable to load model|exception loading model|Failed to load (?:the )?model"
         r"|Error loading (?:the )?model|Load Text Model OK: False", "loading failed", "llama.cpp, common.cpp, tools/server", rank=1),
     row("context_failed", Kind.WRAPPER, ("create context with model", "create_context with model", "failed to initialize the context",
-        "unable to create llama context", "Failed to create llama_context", "failed to create context", "failed to create llama context"),
-        r"failed to create[ _]context|failed to initialize the context|unable to create llama context"
+        "unable to create llama context", "unable to create context", "Failed to create llama_context", "failed to create context", "failed to create llama context"),
+        r"failed to create[ _]context|failed to initialize the context|unable to create (?:llama )?context"
         r"|[Ff]ailed to create llama.context", "creating the context failed", "llama-context.cpp, common.cpp", rank=1),
     row("instance_exited", Kind.WRAPPER, "exited with status ",
         r"instance name=(?P<what>\S+) exited with status (?P<code>-?[1-9]\d*)",
@@ -27,11 +27,18 @@ WRAPPERS: tuple[Signature, ...] = (
     row("exiting", Kind.WRAPPER, ("exiting due to", "LMSTUDIO_STARTUP_ERROR", "Compute error"),
         r"exiting due to model loading error|LMSTUDIO_STARTUP_ERROR|Compute error", "the program gave up",
         "tools/server", rank=1),
-    row("batch_failed", Kind.WRAPPER, ("failed to decode", "failed to allocate graph, ret"),
-        r"failed to (?:decode|allocate graph), ret = -?[1-9]", "a batch could not be run", "llama-context.cpp llama_decode", rank=1),
-    row("decode_failed", Kind.WRAPPER, ("llama_decode", "graph_compute", "failed to compute graph"),
-        r"failed to compute graph, compute status: -?[1-9]|llama_decode\(\) failed|llama_decode returned -[1-9]|ggml_backend_sched_graph_compute_async failed",
-        "running the model failed", "llama-context.cpp", rank=1, stage="decode"),
+    row("batch_failed", Kind.WRAPPER, ("failed to decode", "failed to encode, ret", "failed to allocate graph, ret", "failed rc=",
+        "llama_process() failed"),
+        r"failed to (?:decode|encode|allocate graph), ret = -?[1-9]|failed to decode (?:\w+ ){0,2}batch, re[ts] = -?[1-9]"
+        r"|llama_process\(\w*\).{0,20} failed(?: rc=|: )-?[1-9]",
+        "a batch could not be run", "llama-context.cpp llama_decode; common.cpp, speculative.cpp; llama-bench.cpp", rank=1),
+    row("decode_failed", Kind.WRAPPER, ("llama_decode", "graph_compute", "failed to compute graph", "failed to compute K-shift",
+        "compute failed while preparing batch", "decode() failed:", "failed to eval", "memory_update: failed", "failed to process mtmd chunk", "failed to decode mtmd chunk"),
+        r"failed to compute graph, compute status: -?[1-9]|llama_decode\(\) failed|llama_decode returned -[1-9]"
+        r"|ggml_backend_sched_graph_compute(?:_async)? failed|failed to compute K-shift|compute failed while preparing batch"
+        r"|(?:^|\s|: )(?:pre_|post_)?decode\(\) failed:|(?:^|: |main ?: )failed to eval\b|memory_update: failed to (?:prepare|apply)"
+        r"|failed to (?:process|decode) mtmd chunk",
+        "running the model failed", "llama-context.cpp; server-context.cpp", rank=1, stage="decode"),
 )  # fmt: skip
 
 ENDS: tuple[Signature, ...] = (
@@ -74,9 +81,11 @@ ENDS: tuple[Signature, ...] = (
 )  # fmt: skip
 
 HARMLESS: tuple[Signature, ...] = (
-    row("gpu_unusable", Kind.HARMLESS, ("failed to initialize CUDA", "failed to initialize ROCm", "failed to initialize MUSA"),
-        r"ggml_\w+: failed to initialize (?:CUDA|ROCm|MUSA): (?P<why>.*)",
-        "the GPU cannot be used at all, the model goes to the CPU: {why}", "ggml-cuda.cu ggml_cuda_init", rank=5, cause="unsupported"),
+    row("gpu_unusable", Kind.HARMLESS, ("failed to initialize CUDA", "failed to initialize ROCm", "failed to initialize MUSA",
+        "failed to initialize CANN", "failed to initialize: ggml_sycl_init"),
+        r"ggml_\w+: failed to initialize (?:CUDA|ROCm|MUSA|CANN): (?P<why>.*)|SYCL: failed to initialize: ggml_sycl_init",
+        "the GPU cannot be used at all, the model goes to the CPU: {why}",
+        "ggml-cuda.cu ggml_cuda_init; ggml-cann.cpp; ggml-sycl.cpp", rank=5, cause="unsupported"),
     row("pinned_driver", Kind.HARMLESS, "of pinned memory: ",
         rf"failed to (?:allocate|register)\s+(?P<mib>{NUM}) Mi?B of pinned memory: (?P<why>(?!.*memory)\S.*)",
         "pinned memory was refused, and not for want of memory: {why}", "ggml-cuda.cu ggml_cuda_host_malloc", rank=5,
@@ -91,13 +100,33 @@ HARMLESS: tuple[Signature, ...] = (
         "the model could not be locked in RAM; it is used all the same", "llama-mmap.cpp llama_mlock", rank=3),
     row("pool_flush", Kind.HARMLESS, "cached buffers and retrying",
         rf"alloc of (?P<mib>{NUM}) MiB failed, flushing", "the pool emptied its cache and asked again", "ggml-cuda.cu", rank=2),
+    row("host_import", Kind.HARMLESS, ("Failed getMemoryHostPointerPropertiesEXT", "Memory type for host allocation not found",
+        "Failed ggml_vk_create_buffer"),
+        r"ggml_vulkan: (?:Failed getMemoryHostPointerPropertiesEXT|Memory type for host allocation not found|Failed ggml_vk_create_buffer)",
+        "the device could not use memory of the program as it is; its contents are copied instead",
+        "ggml-vulkan-buffers.cpp ggml_vk_buffer_from_host_ptr", rank=1, stage="host"),
+    row("allreduce_alloc", Kind.HARMLESS, ("ggml_cuda_ar_pipeline_init: ", "internal AllReduce init failed"),
+        r"ggml_cuda_ar_pipeline_init: .*failed|internal AllReduce init failed",
+        "a faster way to add up results between GPUs was given up; the ordinary one is used", "ggml-cuda allreduce.cu", rank=1),
     row("fallback_alloc", Kind.HARMLESS, ("using host memory fallback", "skipping reorder", "CL_MEM_ALLOC_HOST_PTR fallback",
-        "falling back to CPU", "falling back to heap"),
-        r"using host memory fallback|skipping reorder|CL_MEM_ALLOC_HOST_PTR fallback|falling back to (?:CPU|heap)",
-        "another kind of memory was used instead", "ggml-sycl.cpp, ggml-opencl.cpp", rank=2),
+        "falling back to CPU", "falling back to heap", "falling back to hipMalloc"),
+        r"using host memory fallback|skipping reorder|CL_MEM_ALLOC_HOST_PTR fallback"
+        r"|(?<!not supported by the current backend; )falling back to (?:CPU|heap|hipMalloc)",
+        "another kind of memory was used instead", "ggml-sycl.cpp, ggml-opencl.cpp, ggml-cuda.cu", rank=2),
     row("prompt_cache", Kind.HARMLESS, ("prompt cache state", "exceeds cache size limit"),
         r"failed to allocate memory for prompt cache state|exceeds cache size limit",
         "a prompt was not kept for reuse; requests still work", "server-task.cpp", rank=2, stage="host"),
+    row("state_restore", Kind.HARMLESS, ("state_read_meta: ", "state_read_data: ", "failed to restore state with size",
+        "failed to restore kv cache"),
+        r"state_read_(?:meta|data): (?:not enough cells|failed to find|mismatched|invalid)|failed to restore (?:state with size|kv cache)",
+        "a kept state did not fit this context and was not used; the prompt is read again",
+        "llama-kv-cache.cpp, llama-memory-recurrent.cpp state_read; server-task.cpp", rank=1),
+    row("extra_unmeasured", Kind.HARMLESS, "failed to measure the memory of the extra model",
+        r"failed to measure the memory of the extra model", "the draft model was left out when the settings were fitted",
+        "common/fit.cpp common_params_fit_impl", rank=1, stage="fit"),
+    row("proc_meminfo", Kind.HARMLESS, "/proc/meminfo", r"failed to (?:open|read from) /proc/meminfo|/proc/meminfo reading failed",
+        "the free memory of a shared device was taken from the driver instead", "ggml-cuda.cu ggml_backend_cuda_get_available_uma_memory",
+        rank=1),
     row("zero_buffer", Kind.HARMLESS, " of size 0", r"(?:buffer|allocation) of size 0\b", "an empty request, of no consequence",
         "ggml-alloc.c, ggml-vulkan-buffers.cpp", rank=1),
     row("zero_bytes", Kind.HARMLESS, "allocating 0 bytes", r"allocating 0 bytes for ggml_", "an empty request, of no consequence", "ggml.c",
