@@ -6,10 +6,12 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import PureWindowsPath
 
 from kvstudio.budget.extra_files import read_extras
 from kvstudio.budget.solve import Launch
 from kvstudio.case import overhead, programs
+from kvstudio.cli.doubts import doubts
 from kvstudio.cli.output import message
 from kvstudio.devices.probe import probe
 from kvstudio.devices.snapshot import load as load_snapshot
@@ -31,7 +33,7 @@ from kvstudio.places import data_dir
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """`devices` are the ones to be used, in llama.cpp's order; `host` is None when devices were typed, since the RAM of
-    this machine says nothing about theirs."""
+    this machine says nothing about theirs. `doubts`: what of the command line will not do what was meant."""
 
     config: LaunchConfig
     model: ModelInfo
@@ -41,6 +43,7 @@ class Inputs:
     binary: Binary | None
     build: int | None
     overhead: Mapping[str, int] | None = None
+    doubts: tuple[str, ...] = ()
 
     @property
     def launch(self) -> Launch:
@@ -100,7 +103,12 @@ def load_model(config: LaunchConfig) -> ModelInfo:
 
 
 def read_model(path: str) -> ModelInfo:
-    """A model by its path (any shard)."""
+    """A model by its path (any shard).
+
+    Raises: HeaderError; ConfigError for a path that only another system can have.
+    """
+    if os.name != "nt" and PureWindowsPath(path).drive and not os.path.exists(path):
+        raise ConfigError(f"{path} is a path of Windows, and not on this machine.", "Name the file by its path here.")
     try:
         status = os.stat(path)
         stamp = (status.st_size, status.st_mtime_ns)
@@ -181,7 +189,8 @@ def _split_host(texts: Sequence[str]) -> tuple[tuple[Device, ...], Device | None
 
 
 def gather(args: argparse.Namespace, *, need_binary: bool = False) -> Inputs:
-    """Everything a budget needs, from the options and the command line of `args.command`."""
+    """Everything a budget needs, from the options and the command line of `args.command`; what is doubtful in them is
+    told on stderr."""
     config = parse_command(args.command)
     model = load_model(config)
     typed = typed_devices(args)
@@ -189,10 +198,19 @@ def gather(args: argparse.Namespace, *, need_binary: bool = False) -> Inputs:
     build = args.build or config.build or (binary.build if binary else None)
     if typed is not None:
         devices, host = typed
-        return Inputs(config, model, devices, host, None, binary, build)
+        said = _told(config, devices, binary, typed=True)
+        return Inputs(config, model, devices, host, None, binary, build, doubts=said)
     machine = live_machine(binary, config.env, config.rpc)
     for note in machine.notes:
         if note.startswith((_RPC, _NO_LIST)):
             message(f"warning: {note}")
+    said = _told(config, machine.devices, binary, typed=False)
     learned = overhead.load(data_dir()).of(machine.devices, build) or None
-    return Inputs(config, model, machine.devices, machine.host, machine, binary, build, learned)
+    return Inputs(config, model, machine.devices, machine.host, machine, binary, build, learned, said)
+
+
+def _told(config: LaunchConfig, devices: tuple[Device, ...], binary: Binary | None, *, typed: bool) -> tuple[str, ...]:
+    said = doubts(config, devices, binary, typed=typed)
+    for doubt in said:
+        message(f"warning: {doubt}")
+    return said

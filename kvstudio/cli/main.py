@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from kvstudio import __version__
-from kvstudio.cli.output import BAD_INPUT, fail, message
+from kvstudio.cli.output import BAD_INPUT, DONE, fail, message
 from kvstudio.errors import ConfigError, KvStudioError
 
 #: name: (module, one line, example). A module has `add_options(parser)` and `run(args) -> int`.
@@ -107,7 +107,9 @@ def _command_parser(name: str) -> tuple[argparse.ArgumentParser, Callable[[argpa
 
 def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Callable[[argparse.Namespace], int]]:
     """Our options end at `--`; what follows is llama.cpp's command line and must not be read by argparse."""
-    if not words or words[0] not in COMMANDS:
+    if not words:
+        raise ConfigError(f"say what to do: {', '.join(COMMANDS)}.", "See kvstudio-cli --help.")
+    if words[0] not in COMMANDS:
         build_parser().parse_args(list(words))
         raise SystemExit(BAD_INPUT)
     ours, theirs = list(words[1:]), []
@@ -134,28 +136,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    code = DONE
     try:
-        args, run = _parse(list(sys.argv[1:] if argv is None else argv))
-        code = run(args)
+        code = _answer(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()  # a full disk is noticed here, not while Python ends
         return code
     except KvStudioError as error:
         return fail(error)
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else BAD_INPUT if stop.code else 0
     except KeyboardInterrupt:
         message("kvstudio-cli: interrupted")
         return 130
     except BrokenPipeError:
         # The reader of our output went away (`| head`); Python would complain again while flushing at exit.
         _forget_output()
-        return 0
+        return code
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
             raise
         _forget_output()
         message(f"kvstudio-cli: the result could not be written: {error.strerror}.")
         return BAD_INPUT
+
+
+def _answer(words: Sequence[str]) -> int:
+    """The exit code of one command; `--help` and `--version` end argparse by an exception."""
+    try:
+        args, run = _parse(words)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else BAD_INPUT if stop.code else DONE
+    return run(args)
 
 
 def _open_closed_streams() -> None:

@@ -1,13 +1,20 @@
 """What the terminal shows: results on stdout, messages on stderr, a progress line only on a terminal."""
 
+import contextlib
 import json
+import os
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any, TextIO
 
 from kvstudio.errors import KvStudioError
 
 DONE, BAD_INPUT, DOES_NOT_FIT = 0, 2, 3
+_INDENT = 2
+#: Below this every line would hold a word or two.
+_NARROWEST = 20
 
 
 def emit_json(value: Any) -> None:
@@ -16,13 +23,56 @@ def emit_json(value: Any) -> None:
 
 
 def emit(text: str) -> None:
-    """A line of the result."""
+    """A line of the result, as long as it is: a command or a line of a log is copied whole."""
     sys.stdout.write(plain(text) + "\n")
 
 
+def emit_words(text: str, indent: int = 0) -> None:
+    """A sentence of the result, broken between words where the terminal is narrow; `indent` from the second line on."""
+    columns = width()
+    lines = [text]
+    if columns is not None and len(text) > columns:
+        lines = textwrap.wrap(
+            text,
+            max(columns, indent + _NARROWEST),
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    for line in lines:
+        emit(line)
+
+
+def emit_table(rows: Sequence[Sequence[str]], right: Sequence[int] = (), heads: bool = True) -> None:
+    """Aligned columns; on a terminal too narrow for them one cell a line, under the first cell of its row.
+
+    `heads`: the first row names the columns.
+    """
+    lines, columns = table(rows, right), width()
+    if columns is None or max(map(len, lines), default=0) <= columns:
+        for line in lines:
+            emit(line)
+        return
+    names = list(rows[0]) if heads else [""] * len(rows[0])
+    for row in rows[1:] if heads else rows:
+        emit_words(row[0], _INDENT)
+        for name, cell in zip(names[1:], row[1:], strict=True):
+            if cell not in ("", "-"):
+                emit_words(f"{' ' * _INDENT}{name}: {cell}" if name else f"{' ' * _INDENT}{cell}", 2 * _INDENT)
+
+
 def message(text: str) -> None:
-    """A line for the person, not part of the result."""
-    sys.stderr.write(plain(text) + "\n")
+    """A line for the person, not part of the result; where nobody can be told, the result still counts."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(plain(text) + "\n")
+        sys.stderr.flush()
+
+
+def width() -> int | None:
+    """Columns to keep to: those of the terminal or of COLUMNS; None for a file or a pipe."""
+    if not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdecimal():
+        return None
+    return max(shutil.get_terminal_size().columns, _NARROWEST)
 
 
 def fail(error: KvStudioError) -> int:
@@ -59,7 +109,8 @@ class Progress:
     def show(self, text: str) -> None:
         """Replace the line by this text."""
         if self._live:
-            line = plain(text).replace("\n", " ")[:100]
+            # A line that wraps could not be rewritten: the cursor would be on its last part.
+            line = plain(text).replace("\n", " ")[: max(shutil.get_terminal_size().columns - 1, _NARROWEST)]
             self._stream.write("\r" + line.ljust(self._width))
             self._stream.flush()
             self._width = len(line)

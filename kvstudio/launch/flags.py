@@ -409,6 +409,28 @@ ONE_VALUE = _words_of(
     --tts-lang --tts-speaker-file --server-base -co --color -fitp --fit-print"""
 )
 
+#: Options without a value that are no settings of ours. Source as above.
+SWITCHES = _words_of(
+    """--agent --backend-sampling --cache-idle-slots --cache-list --cache-prompt --check --check-tensors
+    --completion-bash --cont-batching --context-shift --conversation --cors-credentials --cpu-moe-draft --dflash
+    --display-prompt --eagle3 --embd-gemma-default --escape --fim-qwen-1.5b-default --fim-qwen-14b-spec
+    --fim-qwen-30b-default --fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec --gpt-oss-120b-default
+    --gpt-oss-20b-default --hellaswag --help --ids --ignore-eos --in-prefix-bos --interactive --interactive-first
+    --jinja --kl-divergence --list-devices --log-disable --log-jsonl --log-prefix --log-timestamps
+    --lora-init-without-apply --metrics --models-autoload --mtp --multiline-input --multiple-choice --nextn --no-agent
+    --no-bos --no-cache-idle-slots --no-cache-prompt --no-cont-batching --no-context-shift --no-conversation
+    --no-cors-credentials --no-display-prompt --no-escape --no-jinja --no-log-jsonl --no-log-prefix
+    --no-log-timestamps --no-models-autoload --no-parse-special --no-perf --no-ppl --no-prefill-assistant
+    --no-reasoning-preserve --no-show-timings --no-skip-chat-parsing --no-slots --no-spec-draft-backend-sampling
+    --no-ui --no-ui-mcp-proxy --no-webui --no-webui-mcp-proxy --offline --parse-special --perf --ppl
+    --prefill-assistant --process-output --prompt-cache-all --prompt-cache-ro --props --reasoning-preserve
+    --reuse-port --save-logits --show-count --show-statistics --show-timings --simple-io --single-turn
+    --skip-chat-parsing --slots --spec-default --spec-draft-backend-sampling --spec-draft-cpu-moe --special
+    --spm-infill --stdin --ui --ui-mcp-proxy --usage --verbose-prompt --version --vision-gemma-12b-default
+    --vision-gemma-4b-default --webui --webui-mcp-proxy --winogrande -ag -bs -cb -cl -cmoed -cnv -e -h -i -if -mli
+    -no-ag -no-cnv -nocb -pps -sp -st -tgs"""
+)
+
 #: Options of two values.
 TWO_VALUES = frozenset({"--control-vector-layer-range"})
 

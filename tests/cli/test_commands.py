@@ -109,10 +109,113 @@ def test_max_is_the_edge_of_what_fits(capsys):
     assert (at[0], over[0]) == (0, 3)
 
 
+def test_settings_llama_cpp_refuses_fit_nowhere(capsys):
+    words = (*TWO, "--", "llama-server", "-m", TINY, "-ctv", "q4_0", "-fa", "off")
+    code, found = budget(capsys, *words)
+    assert (code, found["fits"]) == (3, False)
+    assert found["first_failure"] is None
+    assert "needs flash attention" in found["errors"][0]
+    assert all(device["fits"] for device in found["devices"])
+    code, out, _ = run(capsys, "max", "--json", *words)
+    assert (code, json.loads(out)["value"]) == (3, None)
+    assert "Will not start as it is" in run(capsys, "max", *words)[1]
+
+
+def test_the_exit_code_is_that_of_the_settings_as_typed(capsys):
+    words = ("--device", "CUDA0=6MiB", "--device", "Host=64GiB", "--", "llama-server", "-m", TINY, "-fitt", "0")
+    code, found = budget(capsys, *words)
+    assert (found["fit"]["status"], found["fit"]["fits"]) == ("changed", True)
+    assert (code, found["fits"]) == (3, False)
+    code, out, err = run(capsys, "budget", *words)
+    assert code == 3
+    assert "Fits once -fit" in out
+    assert "as typed, 3; llama.cpp starts all the same" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "says"),
+    [
+        (TWO, ("--ctxx", "4096"), "--ctxx is no option of llama.cpp, which refuses to start with it"),
+        (TWO, ("--flash_attnn",), "Did you mean --flash-attn?"),
+        (TWO, ("--ctx-sise", "4096"), "Did you mean --ctx-size?"),
+        (TWO, ("--json",), "--json is an option of kvstudio-cli: put it before the --"),
+        (TWO, ("-ts", "1,2,3"), "-ts has 3 shares for 2 devices: those past the last device do nothing"),
+        (TWO, ("-ts", "1"), "-ts has 1 share for 2 devices: the devices past the last share get 0"),
+        (TWO, ("-ts", "1,2", "-dev", "CUDA1"), "-ts has 2 shares for 1 device"),
+        (TWO, ("--rpc", "box:50052"), "--rpc box:50052: no typed device stands for it"),
+        (
+            (*TWO, "--device", "RPC0[a:1]=8GiB"),
+            ("--rpc", "a:1,b:2,c:3"),
+            "--rpc b:2 and 1 more: no typed device stands for it, so it is left out. Add it like "
+            "--device 'RPC1[b:2]=24GiB'",
+        ),
+    ],
+)
+def test_what_will_not_do_what_was_meant_is_said(capsys, options, words, says):
+    command = (*options, "--", "llama-server", "-m", TINY, "-c", "512", *words)
+    _, out, err = run(capsys, "budget", "--json", *command)
+    assert f"warning: {says}" in err or says in err
+    assert any(says in note for note in json.loads(out)["notes"])
+    assert says in run(capsys, "max", *command)[2]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--jinja", "--metrics", "--no-webui", "-t", "8", "--temp", "0.7", "-ts", "1,1"),
+        ("-ts", "1,2,3", "-sm", "none"),
+        ("--cache_type_k", "q8_0", "--override-kv", "a=int:1"),
+    ],
+)
+def test_what_llama_cpp_knows_is_not_doubted(capsys, words):
+    _, _, err = run(capsys, "budget", *TWO, "--", "llama-server", "-m", TINY, "-c", "512", *words)
+    assert err == ""
+
+
+def test_options_are_those_of_the_binary_that_will_run(capsys, monkeypatch):
+    monkeypatch.setattr(inputs, "choose_binary", lambda config: fake_binary(flags=frozenset({"-m", "-c", "--new-one"})))
+    monkeypatch.setattr(inputs, "list_devices", lambda *_, **__: "")
+    _, _, err = run(capsys, "budget", "--", "llama-server", "-m", TINY, "-c", "512", "--new-one", "--metrics")
+    assert "--metrics is no option of llama-server" in err
+    assert "--new-one" not in err
+
+
+def test_max_says_what_its_number_means_and_what_is_in_the_way(capsys):
+    words = ("--", "llama-server", "-m", TINY)
+    _, out, _ = run(capsys, "max", *TWO, *words)
+    assert out.startswith("n_ctx 4096\n")
+    assert "4 slots share the 4096 cells: one alone can have 4096 tokens." in out
+    assert "The model was trained for 4096 tokens" in out
+    small = ("--device", "CUDA0=3MiB", *words, "-np", "1")
+    _, out, _ = run(capsys, "max", "--json", *small)
+    found = json.loads(out)
+    assert (found["limit"]["by"], found["limit"]["device"]) == ("device", "CUDA0")
+    assert found["per_slot"] == found["value"]
+    beyond = found["value"] + 256
+    _, out, _ = run(capsys, "max", *small)
+    assert f"With n_ctx {beyond} CUDA0 would be" in out
+    assert "add -fit off" in out
+    assert "add -fit off" not in run(capsys, "max", *small, "-fit", "off")[1]
+    _, out, _ = run(capsys, "max", "--for", "n_gpu_layers", *TWO, *words)
+    assert "Every layer is on a device" in out
+    _, out, _ = run(capsys, "max", "--for", "n_parallel", *TWO, *words, "-c", "512")
+    assert "256 slots of 256 tokens each, 65536 cells together" in out
+    assert "llama.cpp has no more slots" in out
+
+
+def test_max_says_why_nothing_fits(capsys):
+    code, out, _ = run(capsys, "max", "--device", "CUDA0=1MiB", "--", "llama-server", "-m", TINY, "-ngl", "99")
+    assert code == 3
+    assert "Nothing fits, not even n_ctx 256." in out
+    assert "CUDA0 is" in out
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (["budget", "--device", "CUDA0=1GiB", "--", "llama-server", "-c", "1"], "names no model"),
+        ([], "say what to do: budget, max"),
+        (["budget", *TWO, "--", "llama-server", "-m", "C:\\models\\m.gguf"], "C:\\models\\m.gguf is a path of Windows"),
         (["budget", "--device", "CUDA0=1GiB"], "no llama.cpp command line"),
         (["budget", "--device", "nonsense", "--", "llama-server", "-m", TINY], "nonsense"),
         (["budget", *TWO, *TWO, "--", "llama-server", "-m", TINY], "given twice"),
