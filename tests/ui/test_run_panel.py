@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import QEvent, QObject, QRect
+from PySide6.QtGui import QGuiApplication, QPaintEvent
 from pytestqt.qtbot import QtBot
 
 from kvstudio.budget.values import BufferKind
@@ -22,6 +23,8 @@ from kvstudio.ui.panels.run_values import (
     phases_of,
 )
 from kvstudio.ui.widgets_run.comparison_table import difference_words
+from kvstudio.ui.widgets_run.phase_strip import PhaseState, PhaseStrip
+from kvstudio.ui.widgets_run.running_card import MemoryTrace
 from kvstudio.units import GIB, MIB
 from kvstudio.verify.values import Check, MemorySample, Pause, PrintedBuffer, Run, RunOutcome
 
@@ -330,3 +333,43 @@ def test_pauses_and_other_spellings_are_told_on_both_pages(qtbot: QtBot) -> None
         assert "Nothing was printed for 2.3 s after line 12: loading the weights" in said
         assert "-lm none is --no-mmap" in said
         assert "--swa-full was left out: llama-server b6000 has no such option; it was passed as typed" in said
+
+
+def test_what_does_not_change_is_not_painted_again(qtbot: QtBot) -> None:
+    strip, trace = PhaseStrip(), MemoryTrace()
+    for shown in (strip, trace):
+        qtbot.addWidget(shown)
+        shown.show()
+    phases = (PhaseState(Phase.WEIGHTS, "running"), PhaseState(Phase.KV, "todo"))
+    strip.show_phases(phases)
+    trace.add(MemorySample(1.0, (("CUDA0", GIB),)))
+    qtbot.wait(50)
+    painted = []
+    seen = Painted(painted)
+    for shown in (strip, trace):
+        shown.installEventFilter(seen)
+
+    strip.show_phases(phases)
+    trace.add(MemorySample(1.25, (("CUDA0", GIB),)))
+    qtbot.wait(20)
+    assert trace not in painted
+    # What turns beside a running phase is painted alone, where the style moves things at all.
+    assert all(rect.width() < 40 for rect in seen.rects)
+    trace.add(MemorySample(1.5, (("CUDA0", 2 * GIB),)))
+    qtbot.waitUntil(lambda: trace in painted)
+    strip.show_phases((PhaseState(Phase.WEIGHTS, "done"), PhaseState(Phase.KV, "running")))
+    qtbot.waitUntil(lambda: any(rect.width() == strip.width() for rect in seen.rects))
+
+
+class Painted(QObject):
+    """Who was painted, and where."""
+
+    def __init__(self, painted: list[QObject]) -> None:
+        super().__init__()
+        self.painted, self.rects = painted, list[QRect]()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QPaintEvent):
+            self.painted.append(watched)
+            self.rects.append(event.rect())
+        return False

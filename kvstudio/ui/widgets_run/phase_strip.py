@@ -80,19 +80,28 @@ class PhaseStrip(QWidget):
 
     def show_phases(self, phases: tuple[PhaseState, ...], clock: str = "") -> None:
         """The phases in order; `clock` stands beside the running one."""
+        if (phases, clock) == (self._phases, self._clock):
+            # Told again with every tick of the clock; painting all of it each time would show in the processor's load.
+            self._turn_while_running()
+            return
         self._phases, self._clock = phases, clock
-        running = any(p.state == "running" for p in phases)
+        self._turn_while_running()
+        self._say()
+        self.updateGeometry()
+        self.update()
+
+    def _turn_while_running(self) -> None:
+        running = any(p.state == "running" for p in self._phases)
         moves = self.style().styleHint(QStyle.StyleHint.SH_Widget_Animation_Duration, None, self) > 0
         if running and moves and self.isVisible():
             self._timer.start()
         elif not running:
             self._timer.stop()
-        self._say()
-        self.updateGeometry()
-        self.update()
 
     def show_figures(self, figures: tuple[Figure, ...]) -> None:
         """What stands at the right."""
+        if figures == self._figures:
+            return
         self._figures = figures
         self._say()
         self.update()
@@ -133,11 +142,24 @@ class PhaseStrip(QWidget):
 
     def _on_turn(self) -> None:
         self._angle = (self._angle + 12) % 360
-        self.update()
+        mark = self._running_mark()
+        self.update() if mark is None else self.update(mark)
+
+    def _running_mark(self) -> QRect | None:
+        """Where the turning mark was painted."""
+        box = next((box for box, phase in self._boxes if phase.state == "running"), None)
+        return None if box is None else self._mark_in(box)
+
+    def _mark_in(self, box: QRect) -> QRect:
+        return QRect(box.x(), self.height() // 2 - _ICON // 2, _ICON, _ICON)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        mark = self._running_mark()
+        if mark is not None and event.rect() == mark:
+            self._paint_mark(painter, mark, "running")
+            return
         right = self._paint_figures(painter)
         self._paint_phases(painter, right)
 
@@ -201,8 +223,7 @@ class PhaseStrip(QWidget):
             painter.setBrush(current.bad_fill)
             painter.drawRoundedRect(QRectF(box.x() - 2, middle - 12, box.width() + 4, 24), 12, 12)
             x += _SIDE - 2
-        mark = QRect(x, middle - _ICON // 2, _ICON, _ICON)
-        self._paint_mark(painter, mark, phase.state)
+        self._paint_mark(painter, self._mark_in(box.translated(x - box.x(), 0)), phase.state)
         if not named:
             return
         strong = phase.state in ("failed", "running")

@@ -14,6 +14,8 @@ from kvstudio.verify.values import MemorySample
 _TRACE_ROW = 46
 _PLOT = 26
 _MAX_POINTS = 600
+#: While nothing changes the traces only grow to the right: drawing that once a second is enough.
+_STILL_S = 1.0
 
 
 class MemoryTrace(QWidget):
@@ -24,24 +26,33 @@ class MemoryTrace(QWidget):
         self.setObjectName("memoryTrace")
         self._points: dict[str, list[tuple[float, int]]] = {}
         self._totals: dict[str, int] = {}
+        self._said, self._painted_s = "", 0.0
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
 
     def start(self, totals: dict[str, int]) -> None:
         """Begin anew; `totals` in bytes, of the devices that have a known one."""
         self._points, self._totals = {}, totals
+        self._said, self._painted_s = "", 0.0
         self.updateGeometry()
         self.update()
 
     def add(self, sample: MemorySample) -> None:
         """One more moment."""
+        rows = len(self._points)
         for name, used in sample.used_bytes:
             points = self._points.setdefault(name, [])
             points.append((sample.time_s, used))
             if len(points) > _MAX_POINTS:
                 del points[1:-1:2]
-        self.setAccessibleName(", ".join(f"{n} {format_gib(p[-1][1])} GiB" for n, p in self._points.items()))
-        self.updateGeometry()
-        self.update()
+        said = ", ".join(f"{n} {format_gib(p[-1][1])} GiB" for n, p in self._points.items())
+        if said != self.accessibleName():
+            self.setAccessibleName(said)
+        if len(self._points) != rows:
+            # A layout of the whole card, four times a second, would cost more than the launch's watching.
+            self.updateGeometry()
+        if said != self._said or sample.time_s - self._painted_s >= _STILL_S:
+            self._said, self._painted_s = said, sample.time_s
+            self.update()
 
     def peaks(self) -> dict[str, int]:
         """The most each device held."""
