@@ -188,6 +188,8 @@ def check_placement(seen: Seen) -> Check:
 
 def _placement_wrong(seen: Seen, offload: OffloadPrinted, devices: tuple[str, ...]) -> str:
     wanted = seen.config.n_gpu_layers
+    if missing := _silent_servers(seen, devices):
+        return missing
     if wanted is not None and wanted != _AUTO:
         expected = offload.total if wanted < _AUTO else min(wanted, offload.total)
         if offload.offloaded != expected:
@@ -195,12 +197,23 @@ def _placement_wrong(seen: Seen, offload: OffloadPrinted, devices: tuple[str, ..
     if offload.offloaded and not devices:
         # Without any device llama.cpp still prints its layers as offloaded; they are in host memory then.
         asked = wanted is not None and wanted != _AUTO
-        return "but no device holds a buffer" if asked else _missing_device(seen, devices)
+        return "layers on a device were asked for" if asked else _missing_device(seen, devices)
     if seen.config.device:
         others = [d for d in devices if not any(_is_named(d, name) for name in seen.config.device)]
         if others:
             return f"{', '.join(others)} was not asked for"
     return _missing_device(seen, devices) if wanted is not None and wanted != _AUTO else ""
+
+
+def _silent_servers(seen: Seen, devices: tuple[str, ...]) -> str:
+    """Remote servers that were to be used and hold nothing; without layers to give away none of them would."""
+    if seen.config.n_gpu_layers == 0 or not seen.config.rpc:
+        return ""
+    silent = [server for server in seen.config.rpc if not any(f"[{server}]" in device for device in devices)]
+    refused = [s for s in silent if any("Failed to connect" in line.text and s in line.text for line in seen.lines)]
+    if refused:
+        return f"{', '.join(refused)} could not be reached, so llama.cpp went on without"
+    return f"nothing was placed on {', '.join(silent)}" if silent and not devices else ""
 
 
 def _is_named(device: str, name: str) -> bool:

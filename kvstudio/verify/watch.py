@@ -134,9 +134,16 @@ class Watch:
             return self._printed.per_device()
 
     def phases(self) -> tuple[tuple[Phase, str, float], ...]:
-        """(phase, `running`, `done` or `failed`, seconds after the start), in order."""
+        """(phase, `running`, `done` or `failed`, seconds after the start), in order.
+
+        A line may be read after the server was already seen to answer: by then the phase it tells of had begun.
+        """
         with self._lock:
-            return tuple((p, *self._phases[p]) for p in Phase if p in self._phases)
+            ready = self._phases.get(Phase.LISTENING, ("", float("inf")))[1]
+            return tuple(
+                (phase, state, min(at, ready) if _ORDER[phase] < _ORDER[Phase.LISTENING] else at)
+                for phase, (state, at) in ((p, self._phases[p]) for p in Phase if p in self._phases)
+            )
 
     def reached(self) -> Phase | None:
         """The furthest phase that began."""

@@ -149,6 +149,24 @@ def test_without_an_offload_line_a_device_that_was_asked_for_is_missed():
     assert check_placement(seen({})).ok is None
 
 
+@pytest.mark.parametrize(
+    ("lines", "devices", "says"),
+    [
+        (("E Failed to connect to 10.0.0.2:50052",), (), "10.0.0.2:50052 could not be reached"),
+        (("x",), (), "nothing was placed on 10.0.0.2:50052, 10.0.0.3:50052"),
+        (("E Failed to connect to 10.0.0.2:50052",), ("RPC0[10.0.0.3:50052]",), "10.0.0.2:50052 could not be reached"),
+        (("x",), ("RPC0[10.0.0.2:50052]", "RPC1[10.0.0.3:50052]"), ""),
+    ],
+)
+def test_a_remote_server_that_was_meant_and_gave_nothing_is_named(lines, devices, says):
+    config = {"n_gpu_layers": 99, "rpc": ("10.0.0.2:50052", "10.0.0.3:50052")}
+    buffers = (buffer("CPU", "model"), *(buffer(name, "model", name) for name in devices))
+    offload = OffloadPrinted(7, 5, 5)
+    check = check_placement(seen(config, lines=lines, events=[offload], buffers=buffers))
+    assert check.ok is not bool(says)
+    assert says in check.evidence
+
+
 def test_one_bad_answer_among_good_ones_counts():
     talk = Talk(first=GOOD, again=[GOOD, BAD])
     assert check_generation(seen(talk=talk)).ok

@@ -35,6 +35,16 @@ def test_a_phase_told_late_does_not_stay_running(watch, began):
     assert began == [Phase.KV]
 
 
+def test_lines_read_after_the_first_answer_do_not_begin_after_it(watch, monkeypatch):
+    clock = iter((1.0, 2.0, 3.0, 3.0))
+    monkeypatch.setattr(Watch, "seconds", property(lambda _: next(clock)))
+    for phase in (Phase.FIT, Phase.LISTENING, Phase.KV, Phase.GENERATE):
+        watch.reach(phase, True)
+    assert [(phase, at) for phase, _, at in watch.phases()] == [
+        (Phase.FIT, 1.0), (Phase.KV, 2.0), (Phase.LISTENING, 2.0), (Phase.GENERATE, 3.0),
+    ]  # fmt: skip
+
+
 def test_recurrent_state_before_and_after_a_kv_cache(watch):
     for phase in (Phase.RS, Phase.KV, Phase.COMPUTE):
         watch.reach(phase, True)
