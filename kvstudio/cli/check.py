@@ -4,7 +4,7 @@ import argparse
 from dataclasses import asdict
 
 from kvstudio.cli.inputs import gather
-from kvstudio.cli.output import DOES_NOT_FIT, DONE, Progress, emit, emit_json, message, table
+from kvstudio.cli.output import DOES_NOT_FIT, DONE, Progress, emit, emit_json, emit_table, emit_words, message
 from kvstudio.cli.running import need_binary
 from kvstudio.oracle.cache import OracleCache
 from kvstudio.oracle.check import check
@@ -44,12 +44,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(result: OracleResult) -> None:
-    emit(result.says)
+    emit_words(result.says)
     if result.rows:
         emit("")
         head = ["device", "kind", "estimated MiB", "measured MiB", "difference", ""]
-        for line in table([head, *(_row(row) for row in result.rows)], right=(2, 3, 4)):
-            emit(line)
+        emit_table([head, *(_row(row) for row in result.rows)], right=(2, 3, 4))
     for note in result.notes:
         message(f"note: {note}")
 

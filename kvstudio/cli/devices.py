@@ -4,7 +4,7 @@ import argparse
 
 from kvstudio.case import programs
 from kvstudio.cli.inputs import live_machine
-from kvstudio.cli.output import DONE, emit, emit_json, message, table
+from kvstudio.cli.output import DONE, emit_json, emit_table, emit_words, message
 from kvstudio.devices.json import to_json
 from kvstudio.devices.values import Device
 from kvstudio.launch.binary import find
@@ -24,10 +24,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         emit_json(to_json(machine))
         return DONE
-    for line in table([_row(device) for device in (*machine.devices, machine.host)], right=(1, 2)):
-        emit(line)
+    emit_table([_row(device) for device in (*machine.devices, machine.host)], right=(1, 2), heads=False)
     if not machine.devices:
-        emit("no GPU found: llama.cpp would run on the CPU")
+        emit_words("no GPU found: llama.cpp would run on the CPU")
     return DONE
 
 

@@ -3,7 +3,7 @@
 import argparse
 
 from kvstudio.cli.logs import open_log
-from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json
+from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json, emit_words
 from kvstudio.diagnose.json import to_json
 from kvstudio.diagnose.values import Diagnosis, Outcome
 
@@ -23,8 +23,8 @@ def run(args: argparse.Namespace) -> int:
 
 def show(diagnosis: Diagnosis) -> None:
     """Sentence, key line, evidence, what to try and what is missing."""
-    emit(f"{diagnosis.title} [{diagnosis.cause.value.replace('_', ' ')}]")
-    emit(diagnosis.summary)
+    emit_words(f"{diagnosis.title} [{diagnosis.cause.value.replace('_', ' ')}]")
+    emit_words(diagnosis.summary)
     if diagnosis.key_line:
         emit("")
         emit(f"{diagnosis.key_line.number:>6}: {diagnosis.key_line.text}")
@@ -32,9 +32,9 @@ def show(diagnosis: Diagnosis) -> None:
         emit("")
         emit("evidence:")
         for item in diagnosis.evidence:
-            emit(f"{item.number if item.number is not None else item.source:>6}  {item.says}")
+            emit_words(f"{item.number if item.number is not None else item.source:>6}  {item.says}", 8)
     for step in diagnosis.next_steps:
         change = ", ".join(f"{name} {value}" for name, value in step.change.items())
-        emit(f"try: {change}: {step.why}")
+        emit_words(f"try: {change}: {step.why}", 2)
     for missing in diagnosis.missing:
-        emit(f"missing: {missing}")
+        emit_words(f"missing: {missing}", 2)

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from kvstudio.cli.inputs import read_model
-from kvstudio.cli.output import DONE, emit, emit_json, table
+from kvstudio.cli.output import DONE, emit, emit_json, emit_table, emit_words
 from kvstudio.header.values import ArrayValue
 from kvstudio.model.values import ModelInfo
 from kvstudio.units import format_bytes
@@ -32,10 +32,9 @@ def run(args: argparse.Namespace) -> int:
         facts.append(["experts", f"{model.n_expert}, {model.n_expert_used} used"])
     if model.n_swa:
         facts.append(["sliding window", f"{model.n_swa} in {sum(x.is_swa for x in model.layers)} layers"])
-    for line in table(facts):
-        emit(line)
+    emit_table(facts, heads=False)
     for warning in (*model.header.warnings, *model.notes):
-        emit(f"note: {warning}")
+        emit_words(f"note: {warning}", 2)
     if args.tensors:
         for tensor in model.header.tensors:
             emit(f"{tensor.name}  {'x'.join(map(str, tensor.shape))}  {tensor.n_bytes}")

@@ -7,7 +7,7 @@ from kvstudio.budget.explain import incomplete
 from kvstudio.budget.values import Budget
 from kvstudio.cli.diagnose import show as show_diagnosis
 from kvstudio.cli.inputs import Inputs, gather
-from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json, message, table
+from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json, emit_table, emit_words, message
 from kvstudio.cli.running import PHASES, add_run_options, need_binary, options_of, run_once
 from kvstudio.launch import process_command
 from kvstudio.launch.argv import format_command, parse_argv
@@ -72,17 +72,20 @@ def _command(argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> str:
 def show(run: Run, budget: Budget | None) -> None:
     """Outcome, what was started, its steps, the checks, sizes, and the diagnosis of a failure."""
     reached = f", reached {run.reached.value}" if run.reached else ""
-    emit(f"{run.outcome.value.replace('_', ' ')} after {run.seconds:.1f} s{reached}")
+    emit_words(f"{run.outcome.value.replace('_', ' ')} after {run.seconds:.1f} s{reached}")
     if run.message:
-        emit(run.message)
+        emit_words(run.message)
     if run.argv:
         emit(f"command: {_command(run.argv, run.env)}")
     if run.phase_times:
-        emit("steps: " + ", ".join(f"{PHASES[phase]} at {at:.1f} s" for phase, at in run.phase_times))
+        emit_words(f"steps: {_steps(run)}", 2)
     for pause in run.pauses:
-        emit(f"nothing was printed for {pause.seconds:.1f} s after line {pause.line}, during {pause.phase.value}")
-    if run.outcome in (RunOutcome.VERIFIED, RunOutcome.STARTED):
-        _emit_table([[MARKS[check.ok], check.check, check.evidence] for check in run.checks])
+        emit_words(f"nothing was printed for {pause.seconds:.1f} s after line {pause.line}, in {PHASES[pause.phase]}")
+    if run.checks and run.outcome in (RunOutcome.VERIFIED, RunOutcome.STARTED):
+        emit("")
+        marks, names = (max(map(len, column)) for column in zip(*((MARKS[c.ok], c.check) for c in run.checks)))
+        for check in run.checks:
+            emit_words(f"{MARKS[check.ok]:<{marks}}  {check.check:<{names}}  {check.evidence}", marks + 2)
     _show_sizes(run, budget)
     if run.diagnosis is not None:
         emit("")
@@ -91,16 +94,25 @@ def show(run: Run, budget: Budget | None) -> None:
         emit(f"log: {run.log_path}")
 
 
+def _steps(run: Run) -> str:
+    """When each step began, in that order; those of one moment share it."""
+    moments: dict[str, list[str]] = {}
+    for phase, at in sorted(run.phase_times, key=lambda step: step[1]):
+        moments.setdefault(f"{at:.1f} s", []).append(PHASES[phase])
+    return "; ".join(f"{', '.join(names)} at {at}" for at, names in moments.items())
+
+
 def _show_sizes(run: Run, budget: Budget | None) -> None:
     """What was printed beside what was estimated, and what the devices held at most."""
     if run.buffers:
         head = ["device", "kind", "estimated", "printed", "difference"]
-        _emit_table([head, *(_size_row(row) for row in compare(budget, run))], right=(2, 3, 4))
+        emit("")
+        emit_table([head, *(_size_row(row) for row in compare(budget, run))], right=(2, 3, 4))
     if run.peak:
-        emit("most in use: " + ", ".join(f"{name} {format_bytes(used)}" for name, used in run.peak))
+        emit_words("most in use: " + ", ".join(f"{name} {format_bytes(used)}" for name, used in run.peak))
     learned = [f"{name} {format_bytes(size)}" for name, size in run.overhead if size is not None]
     if learned:
-        emit("memory no buffer explains: " + ", ".join(learned))
+        emit_words("memory no buffer explains: " + ", ".join(learned))
 
 
 def _size_row(row: ComparedSize) -> list[str]:
@@ -113,9 +125,3 @@ def difference(n_bytes: int | None, agrees: bool | None) -> str:
     if n_bytes is None:
         return "-"
     return "agrees" if agrees else f"{'+' if n_bytes > 0 else '-'}{format_bytes(abs(n_bytes))}"
-
-
-def _emit_table(rows: list[list[str]], right: tuple[int, ...] = ()) -> None:
-    emit("")
-    for line in table(rows, right):
-        emit(line)

@@ -1,7 +1,6 @@
 """The parser of kvstudio-cli: one subcommand a question, each with one real example in its help."""
 
 import argparse
-import contextlib
 import errno
 import io
 import os
@@ -11,7 +10,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from kvstudio import __version__
-from kvstudio.cli.output import BAD_INPUT, DONE, fail, message
+from kvstudio.cli.output import BAD_INPUT, DONE, fail, forget_output, message
 from kvstudio.errors import ConfigError, KvStudioError
 
 #: name: (module, one line, example). A module has `add_options(parser)` and `run(args) -> int`.
@@ -147,13 +146,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         message("kvstudio-cli: interrupted")
         return 130
     except BrokenPipeError:
-        # The reader of our output went away (`| head`); Python would complain again while flushing at exit.
-        _forget_output()
+        forget_output()  # the reader went away before the last of it was written
         return code
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
             raise
-        _forget_output()
+        forget_output()
         message(f"kvstudio-cli: the result could not be written: {error.strerror}.")
         return BAD_INPUT
 
@@ -172,9 +170,3 @@ def _open_closed_streams() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long-lived as the stream
-
-
-def _forget_output() -> None:
-    """Let what is still unwritten go nowhere."""
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -19,12 +19,26 @@ _NARROWEST = 20
 
 def emit_json(value: Any) -> None:
     """One JSON document on stdout."""
-    sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    _write(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
 def emit(text: str) -> None:
     """A line of the result, as long as it is: a command or a line of a log is copied whole."""
-    sys.stdout.write(plain(text) + "\n")
+    _write(plain(text) + "\n")
+
+
+def _write(text: str) -> None:
+    """To stdout; when its reader has gone away (`| head`) the work and its exit code are those of any other time."""
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        forget_output()
+
+
+def forget_output() -> None:
+    """Let what is still unwritten go nowhere; Python would complain again while flushing at its end."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def emit_words(text: str, indent: int = 0) -> None:

@@ -9,6 +9,7 @@ from kvstudio.files import write_whole
 
 #: A snapshot has a few kilobytes; what is larger is something else.
 MAX_BYTES = 4 * 1024**2
+_SAVE = "Save one with: kvstudio-cli devices --json > FILE"
 
 
 def load(path: str) -> Machine:
@@ -26,8 +27,11 @@ def load(path: str) -> Machine:
         if len(raw) > MAX_BYTES:
             raise ValueError("it is too large")
         plain = json.loads(raw)
+    except json.JSONDecodeError as problem:
+        where = f"{path}, line {problem.lineno}, column {problem.colno}"
+        raise StoreError(f"{where}: expected JSON, a saved list of devices", _SAVE) from problem
     except (ValueError, RecursionError) as problem:
-        raise StoreError(f"{path} is not a saved list of devices: {problem}", "Choose another file.") from problem
+        raise StoreError(f"{path} is not a saved list of devices: {problem}", _SAVE) from problem
     try:
         return from_json(plain)
     except StoreError as problem:

@@ -81,7 +81,8 @@ def _absurd(where: Where, stage: str | None, facts: RunFacts) -> Ruling | None:
     if stage in ("kv", "compute", "rs") and asked > ABSURD_STATE_BYTES:
         line = facts.lines.get("n_ctx")
         seen = (Evidence(line, f"n_ctx is {facts.n_ctx}"),) if line is not None and facts.n_ctx else ()
-        return Ruling(Cause.CONFIG, f"{format_bytes(asked)} for this is asked for by the settings", seen)
+        settings = f"the settings, among them n_ctx {facts.n_ctx}," if seen else "the settings"
+        return Ruling(Cause.CONFIG, f"{settings} ask for that much", seen)
     if asked > ABSURD_WEIGHTS_BYTES or (where.total_bytes is not None and asked > where.total_bytes):
         return Ruling(Cause.CONFIG, f"{format_bytes(asked)} is more than the whole device")
     return None

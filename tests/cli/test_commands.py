@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -292,6 +293,62 @@ def test_streams_closed_before_the_start_are_no_crash(words, code):
         timeout=60,
     )
     assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+
+
+def test_the_reader_of_the_output_may_go_away(tmp_path):
+    program = "import sys; from kvstudio.cli import main; sys.exit(main(sys.argv[1:]))"
+    log = Path(__file__).parent.parent / "data" / "logs" / "cpu-kv-128gib.log"
+    with open(os.devnull, "rb") as nobody:
+        done = subprocess.run(
+            [sys.executable, "-c", program, "diagnose", str(log)],
+            check=False, stdin=nobody, stdout=_broken_pipe(), stderr=subprocess.PIPE, text=True, timeout=60,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+def _broken_pipe():
+    """The writing end of a pipe that nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    return writing
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
+def test_messages_that_cannot_be_told_do_not_change_the_answer():
+    program = "import sys; from kvstudio.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = ["budget", *TWO, "--", "llama-server", "-m", TINY, "-c", "512", "--zzzz"]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words],
+            check=False, stdout=subprocess.PIPE, stderr=full, text=True, timeout=60,
+        )  # fmt: skip
+    assert done.returncode == 0
+    assert "Fits" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["budget", "--device", "CUDA0=2MiB", "--", "llama-server", "-m", TINY],
+        ["max", *TWO, "--", "llama-server", "-m", TINY],
+        ["diagnose", str(Path(__file__).parent.parent / "data" / "logs" / "cpu-kv-128gib.log")],
+        ["inspect", TINY],
+        ["devices"],
+        ["--help"],
+    ],
+)
+def test_sentences_and_tables_keep_to_a_narrow_terminal(capsys, monkeypatch, words):
+    monkeypatch.setenv("COLUMNS", "40")
+    _, out, _ = run(capsys, *words)
+    lines = out.splitlines()
+    long = [line for line in lines if len(line) > 40]
+    assert all("failed to allocate buffer of size" in line for line in long), "only a line of a log is left whole"
+    assert not any(line.startswith(("CUDA0  ", "Host  ")) for line in lines)
+    monkeypatch.delenv("COLUMNS")
+    if words[0] != "--help":
+        whole = set(run(capsys, *words)[1].split())
+        narrow = out.replace(":", " ").split()
+        assert {word.rstrip(":") for word in whole} <= {*narrow, "-", "device", "RS"} | set(out.split())
 
 
 def test_names_in_a_file_cannot_reach_the_terminal_as_escape_codes(capsys, tmp_path):

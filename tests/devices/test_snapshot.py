@@ -66,6 +66,15 @@ def test_damaged_files_are_named(tmp_path: Path, raw: bytes) -> None:
     assert str(path) in caught.value.message
 
 
+def test_a_file_that_is_no_json_is_told_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "devices.json"
+    path.write_text('{\n "schema" "x"}')
+    with pytest.raises(StoreError) as caught:
+        load(str(path))
+    assert caught.value.message == f"{path}, line 2, column 11: expected JSON, a saved list of devices"
+    assert "kvstudio-cli devices --json" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -111,6 +111,15 @@ def test_what_was_printed_since_no_longer_counts_as_free_elsewhere() -> None:
     assert cause(text + ALONE).cause is Cause.CAPACITY
 
 
+def test_a_request_beyond_reason_is_laid_to_the_settings() -> None:
+    text = "llama_context: n_ctx = 1048576\n" + REFUSED.replace("4096.00", "131072.00").replace(
+        "4294967296", "137438953472"
+    )
+    found = cause(text)
+    assert found.cause is Cause.CONFIG
+    assert "128.0 GiB for the KV cache: the settings, among them n_ctx 1048576, ask for that much." in found.summary
+
+
 def test_a_second_try_that_worked_was_not_beyond_reason() -> None:
     text = (
         "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 51748.72 MiB on device 0: cudaMalloc failed: "
