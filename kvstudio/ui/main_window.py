@@ -249,6 +249,13 @@ class MainWindow(QMainWindow):
     def ask_open(self) -> None:
         dialogs.ask_open(self, self.open_paths)
 
+    def ask_model(self) -> None:
+        """The model of the log on screen, whatever it is called here; without a log any file."""
+        if not self.store.case.log:
+            self.ask_open()
+            return
+        dialogs.ask_open(self, lambda paths: self.store.open_for_log(paths[0]))
+
     def ask_save(self) -> None:
         model = self.store.case.model
         dialogs.ask_save(self, f"{model.name if model else 'case'}.kvcase", self.store.save_case)

@@ -33,6 +33,8 @@ _OF_ONE_MODEL = (
     "model_draft",
     "override_tensor",
 )
+#: What a log from elsewhere names and is not needed once its model is a file here.
+_ELSEWHERE = ("hf_repo", "hf_file")
 _FIX_DELAY_MS = 60
 
 
@@ -91,6 +93,19 @@ class Store(QObject):
         key = "open" if alone else f"open {path}"
         task.run(background.open_path, path, done=self._on_opened, failed=self._on_open_failed, key=key)
 
+    def open_for_log(self, path: str) -> None:
+        """Open what a person says is the model of the log on screen, whatever it is called here."""
+
+        def on_opened(what: opening.Opened) -> None:
+            if not isinstance(what, opening.OpenedModel) or self._case.model is not None:
+                self._on_opened(what)
+                return
+            self.busy_changed.emit("")
+            self.show_model(what.model, what.path, for_log=True)
+
+        self.busy_changed.emit(f"Reading {Path(path).name}…")
+        task.run(background.open_path, path, done=on_opened, failed=self._on_open_failed, key="open")
+
     def open_text(self, text: str) -> None:
         """Open a pasted command line, path or log."""
         self.busy_changed.emit("Reading…")
@@ -116,12 +131,17 @@ class Store(QObject):
             case opening.OpenedFolder():
                 self._show_folder(what)
 
-    def show_model(self, model: ModelInfo, path: str) -> None:
-        """Put a model on the page; the settings typed so far stay, but for those that belong to one model."""
-        config = self._case.config.evolve(model_path=path, **dict.fromkeys(_OF_ONE_MODEL))
+    def show_model(self, model: ModelInfo, path: str, for_log: bool = False) -> None:
+        """Put a model on the page; the settings typed so far stay, but for those that belong to one model.
+
+        A log that was opened without its model stays where this is it: `for_log` says so, else the names tell.
+        """
+        waiting = self._case.model is None and bool(self._case.log)
+        of_log = waiting and (for_log or _may_be(self._case.config.model_path, path))
+        others = _ELSEWHERE if of_log else _OF_ONE_MODEL
+        config = self._case.config.evolve(model_path=path, **dict.fromkeys(others))
         changes: dict[str, Any] = {"model": model, "config": config}
-        waiting_log = self._case.model is None and _same_file(self._case.config.model_path, path)
-        if not waiting_log:
+        if not of_log:
             changes |= {"runs": (), "log": (), "log_source": "", "diagnosis": None}
         self._replace(undo=True, **changes)
         self.opened.emit((path, "model", Path(path).name, model_line(model)))
@@ -437,6 +457,11 @@ def _with_model(config: LaunchConfig) -> opening.OpenedCommand:
         return opening.OpenedCommand(config, opening.read_model(config.model_path))
     except KvStudioError as error:
         return opening.OpenedCommand(config, None, error)
+
+
+def _may_be(named: str, path: str) -> bool:
+    """Whether a file may be the one a log names: Ollama's have hashes for names, and many logs name none."""
+    return not named or _same_file(named, path) or os.path.basename(named).startswith("sha256")
 
 
 def _same_file(one: str, other: str) -> bool:

@@ -143,6 +143,7 @@ class WorkPage(QWidget):
         self.chart.fix_applied.connect(store.apply_fix)
         self.chart.context_picked.connect(lambda n_ctx: store.edit({"n_ctx": n_ctx}))
         self.chart.choice_picked.connect(store.edit)
+        self.chart.open_requested.connect(window.ask_model)
         self.chart.fix_requested.connect(window.windows.fix)
         self.chart.why_requested.connect(window.windows.why)
         self.chart.view_changed.connect(lambda _: self._on_view())
@@ -184,6 +185,9 @@ class WorkPage(QWidget):
             self._show_log(new)
 
     def _show_chart(self, old: Case | None, new: Case) -> None:
+        if new.model is None:
+            # Another machine's path, perhaps of another system.
+            self.chart.show_missing(bool(new.log), new.config.model_path.replace("\\", "/").rpartition("/")[2])
         if old is None or old.budget is not new.budget or old.fitted is not new.fitted:
             measured = measured_in(new)
             self.chart.show_budget(

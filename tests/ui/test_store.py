@@ -264,3 +264,35 @@ def _write_projector(path):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+LOG = "llama_model_loader: loaded meta data with 20 key-value pairs and 147 tensors from {} (version GGUF V3)\n" + (
+    "llama_kv_cache: CUDA0 KV buffer size = 8448.00 MiB\n"
+    "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 7936.00 MiB on device 1: cudaMalloc failed: out of memory\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("named", "stays"),
+    [("/elsewhere/tiny.gguf", True), ("/blobs/sha256-00ff", True), (None, True), ("/elsewhere/other.gguf", False)],
+)
+def test_a_log_waits_for_its_model(store, tmp_path, named, stays):
+    log = tmp_path / "server.log"
+    log.write_text(LOG.format(named) if named else LOG.partition("\n")[2])
+    store.open_path(str(log))
+    assert store.case.model is None
+    assert store.case.diagnosis is not None
+    store.open_path(TINY)
+    assert store.case.model is not None
+    assert (store.case.diagnosis is not None) is stays
+
+
+def test_a_model_chosen_for_the_log_keeps_it_whatever_it_is_called(store, tmp_path):
+    log = tmp_path / "server.log"
+    log.write_text(LOG.format("/elsewhere/other.gguf"))
+    store.open_path(str(log))
+    store.open_for_log(TINY)
+    assert store.case.config.model_path == TINY
+    assert store.case.diagnosis is not None
+    assert store.case.log
+    assert store.errors == []

@@ -14,7 +14,7 @@ from kvstudio.budget.values import Budget, BufferKind, Provenance
 from kvstudio.ui import text
 from kvstudio.ui.models.budget_table import BudgetTableModel
 from kvstudio.ui.theme import Space, Step, Weight
-from kvstudio.ui.widgets.basic import Chip, Label, Surface, show
+from kvstudio.ui.widgets.basic import Chip, Label, Surface, push_button, show
 from kvstudio.ui.widgets.budget_bars import BudgetBars
 from kvstudio.ui.widgets.context_page import ContextPage
 from kvstudio.ui.widgets.fit_row import LAUNCHED, FitRow
@@ -98,10 +98,11 @@ def source_words(budget: Budget, measured_in: str | None) -> tuple[str, str]:
 class ChartPanel(Surface):
     """Values in by `show_…`; wishes out by signals.
 
-    `fix_applied` carries a Fix, `context_picked` an n_ctx, `choice_picked` {field: value},
-    `view_changed` one of BARS, TABLE, CONTEXT: the window then computes what the view needs.
+    `open_requested` asks for the model, `fix_applied` carries a Fix, `context_picked` an n_ctx, `choice_picked`
+    {field: value}, `view_changed` one of BARS, TABLE, CONTEXT: the window then computes what the view needs.
     """
 
+    open_requested = Signal()
     why_requested = Signal()
     fix_requested = Signal()
     fix_applied = Signal(object)
@@ -140,7 +141,7 @@ class ChartPanel(Surface):
         self.context = ContextPage()
         self.verdict = VerdictCard()
         self.fixes = FixRows()
-        self._nothing = Label(text.tr("Open a model to see what it needs on each device"), role="muted", wrap=True)
+        self._nothing = self._nothing_page()
         self._scroll = FitScroll(self._bars_page())
         self._context_scroll = FitScroll(self.context)
         self._rows = QVBoxLayout(self)
@@ -168,6 +169,19 @@ class ChartPanel(Surface):
         self._bars_column = QVBoxLayout(page)
         self._bars_column.setSpacing(0)
         self._bars_column.addWidget(self.bars)
+        return page
+
+    def _nothing_page(self) -> QWidget:
+        page = QWidget()
+        column = QVBoxLayout(page)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(Space.M)
+        self._nothing_says = Label(role="muted", wrap=True)
+        self.open_button = push_button(text.tr("Open model…"), "open", name="openModel")
+        self.open_button.clicked.connect(self.open_requested)
+        column.addWidget(self._nothing_says)
+        column.addWidget(self.open_button, 0, Qt.AlignmentFlag.AlignLeft)
+        self.show_missing(False)
         return page
 
     def _legend_row(self) -> QWidget:
@@ -240,6 +254,18 @@ class ChartPanel(Surface):
             self.fit.show_fit(budget, self._fitted)
         self._scroll.fit()
         self._arrange()
+
+    def show_missing(self, has_log: bool, named: str = "") -> None:
+        """What to open while no model is; `named`: the file that the log on screen, or the command, is about."""
+        if named and has_log:
+            says = text.tr("This log is of {}. Open that file to see what it needs on each device, and to fix it.")
+        elif named:
+            says = text.tr("{} is not on this machine. Open it to see what it needs on each device.")
+        elif has_log:
+            says = text.tr("This log names no model file. Open the one it is of to see what it needs on each device.")
+        else:
+            says = text.tr("Open a model to see what it needs on each device.")
+        self._nothing_says.setText(says.format(named))
 
     def show_verdict(self, said: Verdict | None) -> None:
         """Show whether it fits, or nothing."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QLabel, QPushButton
 
 from kvstudio.advise.by_context import by_context
 from kvstudio.advise.verdict import Answer, Verdict, verdict
@@ -190,3 +190,22 @@ def test_the_switch_stays_while_the_next_answer_is_worked_out(panel):
 def test_a_fit_that_changes_nothing_needs_no_switch(panel):
     panel.show_budget(samples.FITS, fitted=FitResult("unchanged", "", samples.CONFIG))
     assert not panel.fit.isVisible()
+
+
+@pytest.mark.parametrize(
+    ("has_log", "named", "says"),
+    [
+        (False, "", "Open a model to see"),
+        (True, "", "names no model file"),
+        (True, "qwen3.gguf", "This log is of qwen3.gguf"),
+        (False, "qwen3.gguf", "qwen3.gguf is not on this machine"),
+    ],
+)
+def test_without_a_model_it_says_which_to_open_and_offers_to(panel, qtbot, has_log, named, says):
+    panel.show_budget(None)
+    panel.show_missing(has_log, named)
+    assert any(says in label.text() for label in panel.findChildren(QLabel) if label.isVisible())
+    with qtbot.waitSignal(panel.open_requested, timeout=500):
+        click(qtbot, panel, "openModel")
+    panel.show_budget(samples.FAILS)
+    assert not panel.open_button.isVisible()
