@@ -15,6 +15,8 @@ MTP_SKIPS_JOINED_EXPERTS = 11434
 FIT_PER_STREAM = 11434
 #: First build known whose Vulkan reads weights of type TQ1_0.
 VULKAN_TQ1 = 11434
+#: First build known to abort over a graph for one sequence in several streams.
+ONE_SEQUENCE_RESERVES = 11434
 #: First build known to replace --no-mmap, --mlock and --direct-io by --load-mode.
 LOAD_MODE = 11434
 

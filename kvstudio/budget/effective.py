@@ -21,6 +21,10 @@ _DRAFT_TYPES = frozenset({"draft-simple", "draft-eagle3", "draft-mtp", "draft-df
 _ROLLBACK_TYPES = _DRAFT_TYPES - {"draft-simple"}
 _NGRAM_N_MAX = {"ngram-simple": 48, "ngram-map-k": 48, "ngram-map-k4v": 48, "ngram-mod": 64, "ngram-cache": 8}
 
+#: Architectures whose graph is reserved for one sequence too.
+#: Source: llama.cpp b11434, src/llama-context.cpp (sched_reserve).
+_ONE_SEQUENCE_RESERVES = frozenset({"kimi-linear", "minimax-01"})
+
 _MOE_EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 _DENSE_FFN = r"\.ffn_(up|down|gate)\."
 
@@ -80,9 +84,11 @@ def resolve(model: ModelInfo, config: LaunchConfig, n_devices: int, build: int |
     if config.n_ctx is not None and config.n_ctx < 0:
         # Only 0 means the trained length; below, the number is taken as unsigned.
         said.error(f"-c {config.n_ctx} is read as {config.n_ctx % (_U32 + 1)} cells, and no such context can be made.")
-    if model.architecture == "t5" and slots > 1 and not unified:
-        # The position bias covers the whole batch, attention over separate streams only a part of it.
-        said.error(f"{slots} slots of their own abort llama.cpp with T5: it needs -kvu or -np 1.")
+    if slots > 1 and not unified:
+        _check_slots(model, slots, min(n_ctx, n_ubatch), number, said)
+    if model.architecture == "plm" and flash != "off":
+        # It hands its values on as whole rows, which only the transposed cache takes.
+        said.error("flash attention, on or auto, aborts llama.cpp with PLM: it needs -fa off.")
     return EffectiveConfig(
         program=name,
         build=number,
@@ -294,6 +300,23 @@ def _check_context(model: ModelInfo, n_ctx_seq: int, said: _Said) -> None:
         )
     if n_ctx_seq > _U32:
         said.error("the context does not fit in 32 bits.")
+
+
+def _check_slots(model: ModelInfo, slots: int, n_tokens: int, build: int, said: _Said) -> None:
+    """Models whose graph is not made for several slots of their own."""
+    if model.architecture == "t5":
+        # The position bias covers the whole batch, attention over separate streams only a part of it.
+        said.error(f"{slots} slots of their own abort llama.cpp with T5: it needs -kvu or -np 1.")
+    elif (
+        model.architecture in _ONE_SEQUENCE_RESERVES
+        and builds.follows(build, builds.ONE_SEQUENCE_RESERVES)
+        and n_tokens % slots
+    ):
+        # Their last graph is for a single sequence, whose tokens separate streams share out evenly.
+        said.error(
+            f"{slots} slots of their own abort llama.cpp with this architecture, since they do not divide the batch of "
+            f"{n_tokens} tokens: it needs -kvu or another -ub."
+        )
 
 
 def _overrides(config: LaunchConfig) -> tuple[tuple[str, str], ...]:

@@ -18,7 +18,7 @@ from kvstudio.budget.extras import (
     projector_buffers,
 )
 from kvstudio.budget.extras import notes as extra_notes
-from kvstudio.budget.graphs import compute_buffers
+from kvstudio.budget.graphs import compute_buffers, refusal
 from kvstudio.budget.kv import cache_buffers, cache_specs
 from kvstudio.budget.largest import largest_allocation
 from kvstudio.budget.output import output_buffer_type, output_bytes
@@ -61,6 +61,9 @@ def estimate(
         errors=effective.errors + placement.errors,
         notes=effective.notes + placement.notes + ((said,) if said else ()),
     )
+    refused = refusal(model, effective, placement, config)
+    if refused is not None:
+        effective = replace(effective, errors=(*effective.errors, refused))
     buffers, caches = all_buffers(model, effective, placement, config)
     buffers += _extra_buffers(model, effective, placement, config, devices, build, extras)
     used = [device for name in placement.devices for device in devices if device.name == name]

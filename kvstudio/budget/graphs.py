@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from kvstudio.budget import closed_forms, compute
 from kvstudio.budget.closed_forms import Compute
+from kvstudio.budget.compute.capacity import overflow
 from kvstudio.budget.compute.families import BUILDERS, STYLES
 from kvstudio.budget.kv import cache_specs
 from kvstudio.budget.placement_values import Placement
@@ -158,6 +159,25 @@ def _compute(
         for name, (n_bytes, provenance, why) in found.items()
         if n_bytes
     }
+
+
+def refusal(
+    model: ModelInfo, effective: EffectiveConfig, placement: Placement, config: LaunchConfig | None
+) -> str | None:
+    """What to say where llama.cpp aborts over the number of a graph's tensors; None where it does not."""
+    if not can_follow(model) or placement.shares:
+        return None
+    try:
+        found = overflow(model, effective, placement, config)
+    except (LookupError, ArithmeticError):
+        return None
+    if found is None:
+        return None
+    tensors, room = found
+    return (
+        f"the graph has {tensors} tensors and llama.cpp made room for {room}, so it aborts: "
+        "slots that share one pool (-kvu) or an unquantized cache make the graph smaller."
+    )
 
 
 _MARGIN_PERCENT = 15

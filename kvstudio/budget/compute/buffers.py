@@ -17,7 +17,6 @@ from kvstudio.budget.compute.simulate import (
     reserve_for,
     simulate,
 )
-from kvstudio.budget.compute.tensor import F16
 from kvstudio.budget.placement_values import PlacedTensor, Placement
 from kvstudio.budget.values import EffectiveConfig, Provenance
 from kvstudio.launch.config import LaunchConfig
@@ -160,12 +159,7 @@ _MET = frozenset({"Vulkan", "RPC"})
 
 
 def _approximate(placement: Placement, reserve: Reserve) -> bool:
-    """Is a backend, or an operation that device and host share in an order of their own, not confirmed?
-
-    The latter: a quantized cache with a relative position bias, and DeepSeek V4 before its operations were merged.
-    """
-    biased = reserve.arch in ("t5", "t5encoder") and bool(placement.traits)
+    """Is a backend, or an order of operations, not confirmed? The latter: DeepSeek V4 before some were merged."""
     if reserve.arch == "deepseek4" and reserve.config.build < MIXED_BATCH_SINCE and placement.traits:
         return True
-    quantized = reserve.type_k != F16 or reserve.type_v != F16
-    return (biased and quantized) or any(traits.backend not in _MET for traits in placement.traits)
+    return any(traits.backend not in _MET for traits in placement.traits)

@@ -92,7 +92,8 @@ def follow(reserve: Reserve, backends: list[Backend], kept: Kept, used: Sequence
     graph, followed = graph_of(reserve, kept.layers)
     makers = _makers(graph) if kept.gaps else []
     plan = plan_of(graph, backends, reserve)
-    if len(kept.layers) < reserve.model.n_layer and holds_copies(plan, backends, reserve):
+    some = len(kept.layers) < reserve.model.n_layer
+    if some and (holds_copies(plan, backends, reserve) or copies_own_weights(plan, reserve)):
         return Outline(None)
     allocator = GraphAllocator(backends)
     allocator.run(plan.nodes, plan.leafs)
@@ -129,6 +130,21 @@ def holds_copies(plan: Schedule, backends: list[Backend], reserve: Reserve) -> b
     if reserve.placement.pipeline_copies == 1:
         return False
     return len(plan.splits) > len(backends) + 1 or sum(crossing) > 2 * len(backends)
+
+
+def copies_own_weights(plan: Schedule, reserve: Reserve) -> bool:
+    """Whether weights leave their layer's own device: only then it matters of which type each layer's are."""
+    devices = reserve.placement.layer_device
+    own = {
+        id(leaf)
+        for name, leaf in reserve.weights.items()
+        if (il := reserve.placed[name].layer) is not None and leaf.home is not None and leaf.home == devices[il]
+    }
+    return any(
+        id(source if source.view_src is None else source.view_src) in own
+        for split in plan.splits
+        for source in split.inputs
+    )
 
 
 def graph_of(reserve: Reserve, layers: Sequence[int]) -> tuple[Blocks, bool]:

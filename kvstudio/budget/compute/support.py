@@ -5,7 +5,7 @@ Source: supports_op of ggml-vulkan.cpp and ggml-cuda.cu, read at build 11434.
 
 from collections.abc import Callable
 
-from kvstudio.budget.compute.tensor import BF16, BLOCKS, F16, F32, Tensor
+from kvstudio.budget.compute.tensor import BF16, BLOCKS, F16, F32, I32, Tensor
 
 #: maxStorageBufferRange of graphics cards, a 32-bit number.
 VULKAN_TENSOR_LIMIT = 2**32 - 1
@@ -17,6 +17,11 @@ _TQ1_0 = 34
 #: Operations earlier builds had for the CPU alone.
 _NEWER_ON_VULKAN = frozenset({"LIGHTNING_INDEXER", "DSV4_HC_PRE", "DSV4_HC_COMB", "DSV4_HC_POST"})
 _VULKAN_ATTENTION_TYPES = frozenset({F32, F16, BF16, 8, 2, 3, 6, 7, 20})
+#: Types that are copied to and from F32.
+_VULKAN_COPIED = frozenset({F32, F16, BF16, 41, 42, 2, 3, 6, 7, 8, 20})
+#: Head sizes the shaders of linear attention and of the gated delta rule are made for.
+_VULKAN_LINEAR_HEAD = 64
+_VULKAN_DELTA_HEADS = frozenset({16, 32, 64, 128})
 _MAMBA2_STATES = {"Vulkan": (128, 256), "CUDA": (96, 128, 256)}
 
 
@@ -91,6 +96,28 @@ def _vulkan_sort(node: Tensor) -> bool:
     return node.src[0].is_contiguous
 
 
+def _vulkan_copy(node: Tensor) -> bool:
+    """Copies within or between types; a packed one only as it lies."""
+    source = node.src[0]
+    to = node.src[1].type if len(node.src) > 1 else source.type
+    if (source.type == F32 and to in _VULKAN_COPIED) or (to == F32 and source.type in _VULKAN_COPIED):
+        return True
+    if {source.type, to} == {F32, I32}:
+        return True
+    if source.type != to:
+        return False
+    per, size = BLOCKS.get(source.type, (1, 4))
+    return per == 1 or (source.is_contiguous and node.is_contiguous and size % 2 == 0)
+
+
+def _vulkan_arithmetic(node: Tensor) -> bool:
+    return all(t.type in (F32, F16) for t in (node, *node.src[:2]))
+
+
+def _vulkan_plain(node: Tensor) -> bool:
+    return node.src[0].is_contiguous and node.src[0].type == F32
+
+
 def _scan(states: tuple[int, ...]) -> Callable[[Tensor], bool]:
     def rule(node: Tensor) -> bool:
         state = node.src[0]
@@ -121,6 +148,18 @@ _VULKAN: dict[str, Callable[[Tensor], bool]] = {
     "ROPE": _vulkan_rope,
     "ARGSORT": _vulkan_sort,
     "TOP_K": _vulkan_sort,
+    "CONT": _vulkan_copy,
+    "CPY": _vulkan_copy,
+    "DUP": _vulkan_copy,
+    "ADD": _vulkan_arithmetic,
+    "SUB": _vulkan_arithmetic,
+    "MUL": _vulkan_arithmetic,
+    "DIV": _vulkan_arithmetic,
+    "SCALE": _vulkan_plain,
+    "SOFT_MAX": _vulkan_plain,
+    "SUM_ROWS": lambda node: _contiguous_rows(node.src[0]),
+    "GATED_LINEAR_ATTN": lambda node: node.src[0].ne[0] == _VULKAN_LINEAR_HEAD,
+    "GATED_DELTA_NET": lambda node: node.src[2].ne[0] in _VULKAN_DELTA_HEADS,
     "SSM_SCAN": _scan(_MAMBA2_STATES["Vulkan"]),
 }
 _CUDA: dict[str, Callable[[Tensor], bool]] = {
