@@ -1,8 +1,13 @@
 """What the window has done away from its thread: probing devices, asking llama.cpp, finding models; values out."""
 
+from typing import Any
+
+from kvstudio.case import evolve as evolving
 from kvstudio.case import opening
 from kvstudio.case.values import Case
 from kvstudio.devices.values import Machine
+from kvstudio.errors import KvStudioError
+from kvstudio.launch.config import LaunchConfig
 from kvstudio.oracle.values import OracleResult
 from kvstudio.ui.panels.empty_page import Entry
 
@@ -60,3 +65,23 @@ def open_text(text: str) -> opening.Opened:
     """Read a pasted command line, path or log, and whatever it takes to show it."""
     import_work_page()
     return opening.open_text(text)
+
+
+def read_command(config: LaunchConfig) -> opening.OpenedCommand:
+    """Settings with the model they name, or with why it cannot be read."""
+    try:
+        return opening.OpenedCommand(config, opening.read_model(config.model_path))
+    except KvStudioError as error:
+        return opening.OpenedCommand(config, None, error)
+
+
+def read_extras(config: LaunchConfig) -> tuple[LaunchConfig, Any]:
+    """The settings, and what their other files take."""
+    from kvstudio.budget import extra_files
+
+    return config, extra_files.read_extras(config)
+
+
+def fixes_of(case: Case) -> tuple[Case, Any, Any]:
+    """The case, single changes that would fit, and what `-fit` makes of it."""
+    return case, evolving.fixes_of(case), evolving.fit_of(case)

@@ -1,6 +1,5 @@
 """The one case on screen: wishes in, `changed(old, new)` out, the values before kept for undo."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,9 @@ from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
 from kvstudio.ui import background, choosing
+from kvstudio.ui.files import may_be, not_yet_read, other_files, same_file
+from kvstudio.ui.text import log_line, model_line
 from kvstudio.ui.undo import Steps
-from kvstudio.units import format_bytes
 from kvstudio.work import task
 
 #: Settings that belong to one model file, not to the next one.
@@ -36,6 +36,7 @@ _OF_ONE_MODEL = (
 #: What a log from elsewhere names and is not needed once its model is a file here.
 _ELSEWHERE = ("hf_repo", "hf_file")
 _FIX_DELAY_MS = 60
+_FIELDS = tuple(LaunchConfig.__dataclass_fields__.keys() - {"program", "model_path", "env", "layout", "build"})
 
 
 class Store(QObject):
@@ -57,9 +58,9 @@ class Store(QObject):
         self._case = Case()
         self._steps = Steps()
         self._fixes_for: LaunchConfig | None = None
-        self._fixes = task.Latest(_fixes_of, self._on_fixes, self.failed.emit)
+        self._fixes = task.Latest(background.fixes_of, self._on_fixes, self.failed.emit)
         self.destroyed.connect(self._fixes.drop)
-        self._extras = task.Latest(_extras_of, self._on_extras, self.failed.emit)
+        self._extras = task.Latest(background.read_extras, self._on_extras, self.failed.emit)
         self.destroyed.connect(self._extras.drop)
         self._live: dict[str, Any] = {}
         self._live_timer = QTimer(self)
@@ -137,7 +138,7 @@ class Store(QObject):
         A log that was opened without its model stays where this is it: `for_log` says so, else the names tell.
         """
         waiting = self._case.model is None and bool(self._case.log)
-        of_log = waiting and (for_log or _may_be(self._case.config.model_path, path))
+        of_log = waiting and (for_log or may_be(self._case.config.model_path, path))
         others = _ELSEWHERE if of_log else _OF_ONE_MODEL
         config = self._case.config.evolve(model_path=path, **dict.fromkeys(others))
         changes: dict[str, Any] = {"model": model, "config": config}
@@ -181,7 +182,7 @@ class Store(QObject):
         }
         config = what.config
         if config is not None:
-            kept = self._case.model if _same_file(self._case.config.model_path, config.model_path) else None
+            kept = self._case.model if same_file(self._case.config.model_path, config.model_path) else None
             model = what.model or kept
             if kept is not None and what.model is None:
                 config = config.evolve(model_path=self._case.config.model_path)
@@ -190,7 +191,7 @@ class Store(QObject):
         if others:
             changes |= {"what_if": others, "chosen": tuple(d.name for d in others)}
         self._replace(undo=True, **changes)
-        self.opened.emit((what.path, "log", Path(what.path).name, f"log, {_short(read.diagnosis)}"))
+        self.opened.emit((what.path, "log", Path(what.path).name, log_line(read.diagnosis)))
 
     def _show_case(self, what: opening.OpenedCase) -> None:
         loaded = what.case
@@ -200,7 +201,7 @@ class Store(QObject):
             # The case was made elsewhere: its devices stay as what-if ones beside this machine's.
             loaded = loaded.replace(what_if=choosing.without_doubles(loaded.machine.devices + loaded.what_if))
         kept = {"machine": machine, "binary": self._case.binary, "remembered": self._case.remembered}
-        new = evolving.evolve_budget(loaded.replace(**kept), extras=_not_yet_read(loaded.config))
+        new = evolving.evolve_budget(loaded.replace(**kept), extras=not_yet_read(loaded.config))
         self._show(new)
         self._read_extras()
         title = new.model.name if new.model else Path(what.path).name
@@ -210,7 +211,7 @@ class Store(QObject):
         changes: dict[str, Any] = {"config": what.config}
         if what.model is not None:
             changes["model"] = what.model
-        elif what.config.model_path and not _same_file(what.config.model_path, self._case.config.model_path):
+        elif what.config.model_path and not same_file(what.config.model_path, self._case.config.model_path):
             changes["model"] = None
         elif self._case.model is not None:
             changes["config"] = what.config.evolve(model_path=self._case.config.model_path)
@@ -281,8 +282,8 @@ class Store(QObject):
     def set_config(self, config: LaunchConfig) -> None:
         """Take settings read from an edited command line; a model it names anew is opened."""
         old = self._case.config
-        if config.model_path and not _same_file(config.model_path, old.model_path):
-            task.run(_with_model, config, done=self._on_opened, failed=self.failed.emit, key="open")
+        if config.model_path and not same_file(config.model_path, old.model_path):
+            task.run(background.read_command, config, done=self._on_opened, failed=self.failed.emit, key="open")
             return
         changes: dict[str, Any] = {"config": config}
         if config.device is not None and config.device != old.device:
@@ -371,9 +372,9 @@ class Store(QObject):
 
     def _replace(self, undo: bool, tag: str | None = None, **changes: Any) -> None:
         config = changes.get("config", self._case.config)
-        other_files = _other_files(config) != _other_files(self._case.config)
-        if other_files:
-            changes["extras"] = _not_yet_read(config)
+        others_differ = other_files(config) != other_files(self._case.config)
+        if others_differ:
+            changes["extras"] = not_yet_read(config)
         try:
             new = evolving.evolve_budget(self._case, **changes)
         except KvStudioError as error:
@@ -382,7 +383,7 @@ class Store(QObject):
         if undo:
             self._steps.remember(self._case, tag)
         self._show(new)
-        if other_files:
+        if others_differ:
             self._read_extras()
 
     def _show(self, new: Case) -> None:
@@ -396,12 +397,12 @@ class Store(QObject):
     # Other files of the launch are read in the background -------------------------------------------------------------
 
     def _read_extras(self) -> None:
-        if _other_files(self._case.config):
+        if other_files(self._case.config):
             self._extras.ask(self._case.config)
 
     def _on_extras(self, found: tuple[LaunchConfig, Any]) -> None:
         asked, extras = found
-        if _other_files(asked) == _other_files(self._case.config):
+        if other_files(asked) == other_files(self._case.config):
             self._replace(undo=False, extras=extras)
 
     # Fixes come a moment later ------------------------------------------------------------------------------------
@@ -417,60 +418,3 @@ class Store(QObject):
         self._fixes_for = asked.config
         if fixes != self._case.fixes or fitted != self._case.fitted:
             self._show(self._case.replace(fixes=fixes, fitted=fitted))
-
-
-def _fixes_of(case: Case) -> tuple[Case, Any, Any]:
-    return case, evolving.fixes_of(case), evolving.fit_of(case)
-
-
-_FIELDS = tuple(LaunchConfig.__dataclass_fields__.keys() - {"program", "model_path", "env", "layout", "build"})
-
-
-def _other_files(config: LaunchConfig) -> tuple[Any, ...]:
-    """Draft model, projector and adapters that the settings name."""
-    return tuple(filter(None, (config.model_draft, config.mmproj, *config.lora_paths)))
-
-
-def _not_yet_read(config: LaunchConfig) -> Any:
-    """What a budget is worked out with until the other files are read: None where there are none to read."""
-    if not _other_files(config):
-        return None
-    from kvstudio.budget.extras import NO_EXTRAS
-
-    return NO_EXTRAS
-
-
-def _extras_of(config: LaunchConfig) -> tuple[LaunchConfig, Any]:
-    from kvstudio.budget.extra_files import read_extras
-
-    return config, read_extras(config)
-
-
-def model_line(model: ModelInfo) -> str:
-    """One line under a model's name: `Q4_K_M, 18.4 GiB, trained context 40960`."""
-    parts = [model.file_type or "", format_bytes(model.size_bytes), f"trained context {model.n_ctx_train}"]
-    return ", ".join(p for p in parts if p)
-
-
-def _with_model(config: LaunchConfig) -> opening.OpenedCommand:
-    try:
-        return opening.OpenedCommand(config, opening.read_model(config.model_path))
-    except KvStudioError as error:
-        return opening.OpenedCommand(config, None, error)
-
-
-def _may_be(named: str, path: str) -> bool:
-    """Whether a file may be the one a log names: Ollama's have hashes for names, and many logs name none."""
-    return not named or _same_file(named, path) or os.path.basename(named).startswith("sha256")
-
-
-def _same_file(one: str, other: str) -> bool:
-    return bool(one) and os.path.basename(one) == os.path.basename(other)
-
-
-def _short(diagnosis: Any) -> str:
-    """What a log shows, in a few words."""
-    if diagnosis is None:
-        return "read"
-    text: str = diagnosis.title or str(diagnosis.outcome)
-    return text[:1].lower() + text[1:] if not text[:2].isupper() else text

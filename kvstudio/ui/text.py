@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from PySide6.QtCore import QCoreApplication
 
 from kvstudio.budget.values import BufferKind, Provenance
-from kvstudio.units import format_gib, group_digits
+from kvstudio.diagnose.values import Diagnosis
+from kvstudio.model.values import ModelInfo
+from kvstudio.units import format_bytes, format_gib, group_digits
 
 _CONTEXT = "kvstudio"
 
@@ -83,3 +85,17 @@ def layers(n_layers: int, has_output: bool) -> str:
     if n_layers == 1:
         return tr("1 layer")
     return tr("{} layers").format(n_layers) if n_layers else tr("no layers")
+
+
+def model_line(model: ModelInfo) -> str:
+    """One line under a model's name: `Q4_K_M, 18.4 GiB, trained context 40960`."""
+    parts = [model.file_type or "", format_bytes(model.size_bytes), tr("trained context {}").format(model.n_ctx_train)]
+    return ", ".join(p for p in parts if p)
+
+
+def log_line(diagnosis: Diagnosis | None) -> str:
+    """What a log shows, in a few words: `log, the KV cache did not fit on CUDA1`."""
+    if diagnosis is None:
+        return tr("log, read")
+    says = diagnosis.title or str(diagnosis.outcome)
+    return tr("log, {}").format(says if says[:2].isupper() else says[:1].lower() + says[1:])
