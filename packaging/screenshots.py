@@ -23,6 +23,9 @@ from PySide6.QtGui import QColor, QCursor, QFontDatabase, QPalette
 from PySide6.QtWidgets import QApplication, QScrollArea, QVBoxLayout, QWidget
 
 from kvstudio.advise.by_context import by_context
+from kvstudio.advise.not_offered import not_offered
+from kvstudio.advise.plan import Plan, World, start
+from kvstudio.advise.plan_values import Attempt, TrialKind
 from kvstudio.advise.verdict import verdict
 from kvstudio.budget.values import Budget
 from kvstudio.case.history import History
@@ -43,7 +46,11 @@ from kvstudio.ui.widgets.budget_bars import BudgetBars
 from kvstudio.ui.widgets.legend import Legend, kinds_of
 from kvstudio.ui.wizard.dialog import WizardWindow
 from kvstudio.ui.wizard.from_plan import wizard_view
-from kvstudio.units import GIB
+from kvstudio.ui.wizard.side_pages import baseline_view, why_not_view
+from kvstudio.ui.wizard.values import Action, WizardView
+from kvstudio.ui.wizard.wizard import FixWizard
+from kvstudio.units import GIB, format_room
+from tests.advise.world import Reality
 from tests.budget import zoo
 from tests.ui import samples, wizard_samples
 
@@ -121,25 +128,118 @@ def chart_context() -> QWidget:
     return panel
 
 
+def _wizard(view: WizardView) -> QWidget:
+    window = WizardWindow()
+    window.show_view(view)
+    window.resize(*_SIZE)
+    return window
+
+
+def _plan() -> Plan:
+    """The walk of the story before its first run."""
+    machine = story.machine()
+    world = World(story.model(), machine.devices, machine.host, 11434, binary=story.binary())
+    return start(world, story.config(65536, _HALVES))
+
+
+def _walked_to(variable: str) -> Plan:
+    """The story's walk where this variable is about to change; nobody ends the other process."""
+    plan = _plan()
+    reality = Reality(plan.world)
+    while plan.pending is not None and plan.pending.variable != variable:
+        plan = plan.skip() if plan.pending.kind is TrialKind.FREE else plan.ran(_told(reality.attempt(plan.pending)))
+    return plan
+
+
+def _told(attempt: Attempt) -> Attempt:
+    """With the free memory that a log of a CUDA build tells, and the words that a reader of it has."""
+    found, predicted = attempt.diagnosis, attempt.trial.predicted
+    failure = predicted.first_failure if predicted is not None else None
+    if found is None or failure is None:
+        return attempt
+    free = failure.free_bytes
+    says = (
+        f"{failure.device} refused {format_room(failure.bytes)} for the {found.stage}, {format_room(free)} were free."
+    )
+    return replace(attempt, diagnosis=replace(found, free_bytes=free, summary=says))
+
+
 def wizard() -> QWidget:
-    window = WizardWindow()
-    window.show_view(wizard_samples.story())
-    window.resize(1280, 820)
-    return window
+    return _wizard(wizard_view(_walked_to("tensor_split"), can_go_back=True))
 
 
-def wizard_result() -> QWidget:
-    window = WizardWindow()
-    window.show_view(wizard_view(wizard_samples.walked(), can_go_back=True, checks=wizard_samples.CHECKS))
-    window.resize(1280, 820)
-    return window
+def wizard_baseline() -> QWidget:
+    return _wizard(baseline_view(_plan()))
+
+
+def wizard_first() -> QWidget:
+    return _wizard(wizard_view(_plan()))
 
 
 def wizard_running() -> QWidget:
-    window = WizardWindow()
-    window.show_view(wizard_view(wizard_samples.walking(), progress=wizard_samples.PROGRESS))
-    window.resize(1280, 820)
-    return window
+    return _wizard(wizard_view(_walked_to("tensor_split"), progress=wizard_samples.PROGRESS))
+
+
+def wizard_why_not() -> QWidget:
+    plan = _walked_to("tensor_split")
+    return _wizard(why_not_view(plan, not_offered(plan)))
+
+
+def wizard_limit() -> QWidget:
+    """Neither one small card nor this machine's memory can take the story's weights."""
+    machine = story.machine()
+    card = Device("CUDA0", "CUDA", "NVIDIA GPU", 8 * GIB, int(7.6 * GIB))
+    assert machine.host is not None
+    host = replace(machine.host, total_bytes=8 * GIB, free_bytes=4 * GIB)
+    world = World(story.model(), (card,), host, 11434, binary=story.binary())
+    # Mapped weights need no memory of their own: what has no limit is no limit.
+    plan = start(world, story.config(32768, None).evolve(load_mode="none"))
+    reality = Reality(world)
+    while plan.pending is not None:
+        plan = plan.ran(_told(reality.attempt(plan.pending)))
+    return _wizard(wizard_view(plan, can_go_back=True))
+
+
+def _live(stop: Callable[[FixWizard], bool]) -> QWidget:
+    """A real walk with a real server and a whole tiny model on the CPU, up to a page."""
+    os.environ["GGML_VK_VISIBLE_DEVICES"] = ""
+    # Its name would be found first, and it only replays.
+    Path(story.binary().path).unlink()
+    path = Path.home() / "models" / "tiny.gguf"
+    shutil.copy(_TINY, path)
+    window = MainWindow(Preferences(QSettings(str(Path(tempfile.mkdtemp()) / "s.ini"), QSettings.Format.IniFormat)))
+    window.resize(*_SIZE)
+    window.show()
+    window.begin((str(path),))
+    case = window.store
+    _wait(lambda: case.case.model is not None and case.case.binary is not None and case.case.machine is not None)
+    # Refused while the context is made: llama.cpp wants flash attention for a quantized V cache.
+    case.edit({"n_ctx": 512, "n_parallel": 1, "cache_type_v": "q8_0", "flash_attn": "off"})
+    window.windows.fix()
+    dialog = window.findChild(FixWizard)
+
+    def is_there() -> bool:
+        if stop(dialog):
+            return True
+        button = next((b for each in dialog.offered() if (b := dialog.button(each)).isDefault()), None)
+        if button is not None:
+            button.click()
+        return False
+
+    _wait(is_there)
+    dialog.setParent(None)
+    dialog.resize(*_SIZE)
+    window.hide()
+    _KEPT.append(window)
+    return dialog
+
+
+def wizard_outcome() -> QWidget:
+    return _live(lambda dialog: Action.KEEP in dialog.offered())
+
+
+def wizard_result() -> QWidget:
+    return _live(lambda dialog: Action.REPORT in dialog.offered())
 
 
 def _window(n_ctx: int, tensor_split: tuple[float, ...] | None, found: Binary | None = None) -> MainWindow:
@@ -328,6 +428,7 @@ def empty() -> QWidget:
 _SIZE = (1280, 820)
 _HALVES = (1.0, 1.0)
 _KEPT: list[QWidget] = []
+_TINY = Path(__file__).resolve().parent.parent / "tests" / "data" / "headers" / "tiny.gguf"
 _LOGS = Path(__file__).resolve().parent.parent / "tests" / "data" / "logs"
 _RECENT = (
     ("docker-llama.log", "log", "log, started and listening"),
@@ -358,6 +459,13 @@ WHOLE: dict[str, Callable[[], QWidget]] = {
     "compared": compared,
     "empty": empty,
     "wizard": wizard,
+    "wizard-baseline": wizard_baseline,
+    "wizard-first": wizard_first,
+    "wizard-running": wizard_running,
+    "wizard-why-not": wizard_why_not,
+    "wizard-limit": wizard_limit,
+    "wizard-outcome": wizard_outcome,
+    "wizard-result": wizard_result,
     "log-three-refusals": _log("cuda-compute-3tries"),
     "log-limit": _log("vulkan-compute-pp-ctk"),
     "log-recovered": _log("live-compute-retried"),
@@ -371,8 +479,6 @@ SCENES: dict[str, Callable[[], QWidget]] = {
     "chart-open": chart_open,
     "chart-table": chart_table,
     "chart-context": chart_context,
-    "wizard-running": wizard_running,
-    "wizard-result": wizard_result,
 }
 
 

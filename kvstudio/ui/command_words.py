@@ -43,7 +43,7 @@ def words_of(config: LaunchConfig) -> tuple[Word, ...]:
     for piece in _pieces(tokens):
         changed = unmarked[piece] == 0
         unmarked[piece] -= not changed
-        words.append(Word(" ".join(_quoted(_homed(part)) for part in _masked(piece)), changed))
+        words.append(Word(" ".join(_quoted(homed(part)) for part in _masked(piece)), changed))
     return tuple(words)
 
 
@@ -65,7 +65,8 @@ def _masked(piece: tuple[str, ...]) -> tuple[str, ...]:
     return (f"{name}={_DOTS}",) if equals else (name, *(_DOTS for _ in piece[1:]))
 
 
-def _homed(part: str) -> str:
+def homed(part: str) -> str:
+    """A path below the home folder as people write it."""
     home = os.path.expanduser("~")
     return "~" + part[len(home) :] if len(home) > 1 and part.startswith(home + os.sep) else part
 

@@ -184,6 +184,12 @@ def test_the_filter_combo_and_the_search_are_obeyed(panel: RunPanel, qtbot: QtBo
     qtbot.waitUntil(lambda: panel.log.model.rowCount() == 11, timeout=3000)
 
 
+def test_a_run_that_only_started_is_to_be_reported_rather_than_copied(panel: RunPanel) -> None:
+    panel.show_run(run_of(RunOutcome.STARTED, checks=CHECKS), LINES, ())
+    assert panel.checks.report_button.property("primary") is True
+    assert panel.checks.copy_button.property("primary") is not True
+
+
 def test_a_verified_run_shows_its_checks_and_what_was_measured(panel: RunPanel, qtbot: QtBot) -> None:
     done = tuple((p, "done") for p in Phase if p is not Phase.RS)
     run = run_of(RunOutcome.VERIFIED, checks=CHECKS, phases=done, number=6)
@@ -194,6 +200,8 @@ def test_a_verified_run_shows_its_checks_and_what_was_measured(panel: RunPanel, 
     panel.show_run(run, LINES, rows, compare_with=1)
 
     assert panel.checks.isVisible() and panel.checks.title == "Verified: this command works"
+    assert panel.checks.copy_button.property("primary") is True
+    assert panel.checks.report_button.property("primary") is not True
     assert [r.evidence.text() for r in panel.checks.rows] == ["llama-server b11434", "KV 16.0 GiB", "not reached"]
     assert set(states(panel).values()) == {"done"}
     assert figures(panel) == [("Run 6", "0:04"), ("Peak CUDA0", "20.0 GiB"), ("CUDA1", "17.0 GiB")]

@@ -1,6 +1,7 @@
 """The verdict: fill and edge of its state, icon, the answer, the reason, and what can be done about it."""
 
 import html
+import re
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
@@ -30,13 +31,17 @@ class FlaggedText(Label):
     def show_words(self, words: str, flags: tuple[str, ...] = ()) -> None:
         """Text and the parts of it that are typed."""
         self._plain = words
-        safe = html.escape(words).replace("\n", "<br>")
         mono = theme.mono()
         style = f"font-family:'{mono.family()}'; font-size:{mono.pixelSize()}px"
-        for flag in flags:
-            marked = html.escape(flag).replace(" ", "&nbsp;")
-            safe = safe.replace(html.escape(flag), f'<span style="{style}">{marked}</span>')
-        self.setText(safe)
+        # In one pass: what was put in for one flag is not searched for the next.
+        either = "|".join(re.escape(flag) for flag in sorted(flags, key=len, reverse=True)) or "(?!)"
+        typed = re.compile(rf"(?<![\w-])(?:{either})(?![\w-])")
+        safe, end = "", 0
+        for found in typed.finditer(words):
+            marked = html.escape(found[0]).replace(" ", "&nbsp;")
+            safe += f'{html.escape(words[end : found.start()])}<span style="{style}">{marked}</span>'
+            end = found.end()
+        self.setText((safe + html.escape(words[end:])).replace("\n", "<br>"))
         self.setAccessibleName(words)
         self.setVisible(bool(words))
 

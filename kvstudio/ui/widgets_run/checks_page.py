@@ -16,6 +16,7 @@ from kvstudio.ui.widgets.basic import (
     LinkButton,
     Rule,
     Surface,
+    make_primary,
     plain_tooltip,
     push_button,
 )
@@ -91,16 +92,15 @@ class ChecksPage(Surface):
         self._rows: list[CheckRow] = []
         self._compare_with: int | None = None
         self._icon = Icon("check-circle", "good", 18)
-        self._title = Label(step=Step.TITLE, weight=Weight.DemiBold)
+        self._title = Label(step=Step.TITLE, weight=Weight.DemiBold, wrap=True)
         head = QHBoxLayout()
         head.setSpacing(10)
         head.addWidget(self._icon)
-        head.addWidget(self._title)
-        head.addStretch(1)
+        head.addWidget(self._title, 1)
         self._notes = Label(step=Step.SMALL, role="muted", wrap=True)
         self._list = QVBoxLayout()
         self._list.setSpacing(0)
-        self.copy_button = push_button(tr("Copy command"), "copy", primary=True, name="checksCopy")
+        self.copy_button = push_button(tr("Copy command"), "copy", name="checksCopy")
         self.report_button = push_button(tr("Report…"), "file", name="checksReport")
         self.compare_button = push_button("", "history", name="checksCompare")
         self.log_button = push_button(tr("Log"), "terminal", name="checksLog")
@@ -132,6 +132,9 @@ class ChecksPage(Surface):
         """Title and rows; `compare_with` is the number of an earlier run worth comparing."""
         verified = run.outcome is RunOutcome.VERIFIED
         self._icon.show_icon("check-circle" if verified else "warn", "good" if verified else "warn")
+        # A command that was not verified is not one to take away yet.
+        make_primary(self.copy_button, verified)
+        make_primary(self.report_button, not verified)
         self._title.setText(
             tr("Verified: this command works") if verified else run.says or tr("Started, but not verified")
         )

@@ -74,9 +74,15 @@ class PhaseStrip(QWidget):
         self._clock = ""
         self._boxes: list[tuple[QRect, PhaseState]] = []
         self._angle = 0
+        self._margin = _MARGIN
         self._timer = QTimer(self)
         self._timer.setInterval(_TURN_MS)
         self._timer.timeout.connect(self._on_turn)
+
+    def set_margin(self, pixels: int) -> None:
+        """The air at both ends, where the strip stands in a column of text."""
+        self._margin = pixels
+        self.update()
 
     def show_phases(self, phases: tuple[PhaseState, ...], clock: str = "") -> None:
         """The phases in order; `clock` stands beside the running one."""
@@ -166,7 +172,7 @@ class PhaseStrip(QWidget):
     def _paint_figures(self, painter: QPainter) -> int:
         """Draw from the right; the ones that find no room are left to the tooltip. Returns where they begin."""
         current = Theme.current()
-        x = self.width() - _MARGIN
+        x = self.width() - self._margin
         words_font, value_font = theme.font(Step.SMALL), theme.font(Step.SMALL, Weight.DemiBold)
         for figure in reversed(self._figures):
             value_width = QFontMetrics(value_font).horizontalAdvance(figure.value)
@@ -196,11 +202,11 @@ class PhaseStrip(QWidget):
         current = Theme.current()
         line = _LINE
         widths = self._widths()
-        room = right - _MARGIN
+        room = right - self._margin
         gaps = max(len(widths) - 1, 0)
         while line > 4 and sum(widths) + gaps * (line + 2 * _GAP) > room:
             line -= 2
-        x = _MARGIN
+        x = self._margin
         for i, (phase, whole) in enumerate(zip(self._phases, widths)):
             only_icon = x + whole > right
             width = _ICON if only_icon else whole

@@ -1,6 +1,8 @@
 """A walk of the fix plan -> what the wizard shows; pure, so that every page can be read in a test."""
 
+import re
 from collections import Counter
+from collections.abc import Mapping
 
 from kvstudio.advise.plan import Plan
 from kvstudio.advise.plan_values import Attempt, HardLimit, Trial, TrialKind, Verdict
@@ -27,9 +29,11 @@ from kvstudio.ui.wizard.values import (
     Step,
     WizardView,
 )
-from kvstudio.units import format_gib, format_room
+from kvstudio.units import GIB, format_bytes, format_gib, format_room
 from kvstudio.verify.values import Check
 
+#: A flag in a sentence: after a space or an opening bracket, one dash or two, then a letter.
+_FLAG = re.compile(r"(?<![^\s(])--?[a-zA-Z][\w-]*")
 _TITLE_STATES = {"verified": "good", "no_fit": "bad", "stopped": "neutral"}
 
 
@@ -95,10 +99,10 @@ def entries(plan: Plan, running: bool = False) -> tuple[RunEntry, ...]:
             state = RunState.NOTE
         elif attempt in undone:
             said = text.tr("{}; undone").format(said)
-        done.append(RunEntry(attempt.trial.title, said, state, _number(attempt, i)))
+        done.append(RunEntry(title_of(attempt.trial), said, state, _number(attempt, i)))
     if plan.pending is not None:
         state, said = (RunState.RUNNING, text.tr("running")) if running else (RunState.NEXT, text.tr("next"))
-        done.append(RunEntry(plan.pending.title, prediction_words(plan.pending.predicted), state, said))
+        done.append(RunEntry(title_of(plan.pending), prediction_words(plan.pending.predicted), state, said))
     return tuple(done)
 
 
@@ -110,7 +114,8 @@ def baseline_words(plan: Plan) -> str:
     """Build, number of devices, and who holds most of one: `b11434, 2 devices; python3 holds 7.6 GiB`."""
     devices = plan.world.devices
     build = f"b{plan.world.build}, " if plan.world.build else ""
-    count = text.tr("1 device") if len(devices) == 1 else text.tr("{} devices").format(len(devices))
+    count = text.tr("{} devices").format(len(devices)) if devices else text.tr("no device, CPU alone")
+    count = text.tr("1 device") if len(devices) == 1 else count
     holder = competing_words(devices)
     return f"{build}{count}; {holder}" if holder else f"{build}{count}"
 
@@ -232,23 +237,38 @@ def caption(variable: str | None) -> str:
     return BY_FIELD[variable].caption if variable in BY_FIELD else str(variable or "")
 
 
+def title_of(trial: Trial) -> str:
+    """What a try is called, with the settings panel's word for its variable."""
+    name, words = caption(trial.variable), trial.title
+    if not trial.variable or trial.variable not in words:
+        return words
+    inner = words.partition(trial.variable)[0] and name[1:2].islower()
+    return words.replace(trial.variable, name[:1].lower() + name[1:] if inner else name, 1)
+
+
 def trial_page(plan: Plan, trial: Trial, progress: Progress | None = None) -> Page:
     """One change: what, why, before, after, cost, command."""
     parent = plan.attempts[trial.parent] if trial.parent is not None else None
     change = noted_change(parent, trial) if parent is not None else None
     return Page(
         section=caption(trial.variable) if trial.variable else text.tr("First run"),
-        title=trial.title,
+        title=title_of(trial),
         notice=competing_notice(plan) if trial.kind in (TrialKind.AS_GIVEN, TrialKind.SMALLEST) else "",
         change=change,
         why_label=text.tr("Why"),
         why=trial.why,
+        flags=flags_in(trial.why),
         pictures=_pictures(parent, trial),
         facts=() if progress is not None else facts(plan, trial),
         progress=progress,
         command_label=text.tr("Command for this try"),
         config=trial.config,
     )
+
+
+def flags_in(words: str) -> tuple[str, ...]:
+    """The flags that a sentence names."""
+    return tuple(dict.fromkeys(_FLAG.findall(words)))
 
 
 def noted_change(parent: Attempt, trial: Trial) -> Change:
@@ -283,7 +303,7 @@ def facts(plan: Plan, trial: Trial) -> tuple[Fact, ...]:
     if tight is not None and tight.room_bytes is not None:
         room = tight.room_bytes
         which = text.tr("on {}, the tighter device") if len(plan.world.devices) > 1 else text.tr("on {}")
-        words = text.tr("{} short").format(format_room(-room)) if room < 0 else format_room(room)
+        words = text.tr("{} over").format(format_room(-room)) if room < 0 else format_room(room)
         found.append(Fact(text.tr("Room left"), words, which.format(tight.name)))
     seconds = max((a.seconds for a in plan.attempts), default=0.0)
     if seconds > 0:
@@ -307,13 +327,20 @@ def result_page(plan: Plan, verdict: Verdict, checks: tuple[Check, ...] = ()) ->
         state=_TITLE_STATES.get(verdict.outcome, "neutral"),
         why_label=text.tr("Root cause") if verdict.root_cause is not None else "",
         why=verdict.says,
+        flags=flags_in(verdict.says),
         checks=checks,
         runs=tuple(_run_line(plan, a, i) for i, a in enumerate(plan.launched)),
         command_label=text.tr("Command that works") if verdict.config is not None else "",
         config=verdict.config,
+        # Where nothing works, where it is short is what is left to see.
+        pictures=_as_given(plan) if verdict.config is None else (),
         facts=_limit_facts(verdict.hard_limit),
         equivalents=_equivalents(plan, verdict.config) if verdict.config is not None else (),
     )
+
+
+def _as_given(plan: Plan) -> tuple[Picture, ...]:
+    return _pictures(None, plan.attempts[0].trial) if plan.attempts else ()
 
 
 def _equivalents(plan: Record, config: LaunchConfig) -> tuple[Equivalent, ...]:
@@ -346,12 +373,23 @@ def _run_line(plan: Plan, attempt: Attempt, index: int) -> RunLine:
     if trial.parent is not None:
         change = change_of(plan.attempts[trial.parent].trial.config, trial)
         changed = f"{change.before} → {change.after}"
-    predicted = sizes({d.name: d.need_bytes for d in trial.predicted.devices} if trial.predicted else {})
-    printed = sizes({name: size for name, size in attempt.printed_bytes.items() if name != bar_geometry.HOST})
+    predicted = _worth_a_word({d.name: d.need_bytes for d in _places(trial.predicted)})
+    printed = _worth_a_word(attempt.printed_bytes)
     outcome = text.tr("works") if attempt.worked else failure_words(attempt.diagnosis, attempt.outcome)
-    return RunLine(_number(attempt, index), changed, (predicted, printed), outcome, attempt.worked)
+    return RunLine(_number(attempt, index), changed, (sizes(predicted), sizes(printed)), outcome, attempt.worked)
+
+
+def _places(budget: Budget | None) -> tuple[DeviceBudget, ...]:
+    return (*budget.devices, budget.host) if budget is not None else ()
+
+
+def _worth_a_word(of: Mapping[str, int]) -> dict[str, int]:
+    """The devices, and the host where it carries more than any of them."""
+    most = max((size for name, size in of.items() if name != bar_geometry.HOST), default=0)
+    return {name: size for name, size in of.items() if name != bar_geometry.HOST or size > most}
 
 
 def sizes(of: dict[str, int]) -> str:
-    """`CUDA0 21.2, CUDA1 14.6`, in GiB."""
-    return ", ".join(f"{name} {format_gib(size)}" for name, size in of.items()) or "–"
+    """`CUDA0 21.2, CUDA1 14.6`, in GiB; with units of their own where that would only say nothing."""
+    small = max(of.values(), default=0) < GIB // 10
+    return ", ".join(f"{name} {format_bytes(size) if small else format_gib(size)}" for name, size in of.items()) or "–"

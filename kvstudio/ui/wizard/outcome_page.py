@@ -7,10 +7,11 @@ from kvstudio.advise.plan_values import Attempt, TrialKind
 from kvstudio.advise.steps import base_of
 from kvstudio.case.evolve import measured
 from kvstudio.ui import text
+from kvstudio.ui.widgets_run.checks_page import shown_evidence
 from kvstudio.ui.wizard.from_plan import caption, failure_words, noted_change, sizes, wizard_view
 from kvstudio.ui.wizard.values import Action, Fact, Page, Picture, WizardView
-from kvstudio.units import format_gib, format_room
-from kvstudio.verify.values import Run
+from kvstudio.units import format_room
+from kvstudio.verify.values import Check, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +65,13 @@ def outcome_page(ended: Ended) -> Page:
         why=_what_happened(ended),
         pictures=_pictures(ended),
         facts=_facts(ended),
-        checks=ended.run.checks if attempt.worked else (),
+        checks=shown_checks(ended.run) if attempt.worked else (),
     )
+
+
+def shown_checks(run: Run) -> tuple[Check, ...]:
+    """The checks as a page has room for them; the log is in the main window, so there are no links to its lines."""
+    return tuple(replace(check, evidence=shown_evidence(check, run), lines=()) for check in run.checks)
 
 
 def _what_happened(ended: Ended) -> str:
@@ -102,7 +108,7 @@ def _facts(ended: Ended) -> tuple[Fact, ...]:
     if attempt.printed_bytes:
         label = text.tr("Printed") if attempt.worked else text.tr("Allocated before")
         total = sum(attempt.printed_bytes.values())
-        found.append(Fact(label, text.tr("{} GiB").format(format_gib(total)), sizes(dict(attempt.printed_bytes))))
+        found.append(Fact(label, format_room(total), sizes(dict(attempt.printed_bytes))))
     peak = max(run.peak, key=lambda each: each[1], default=None)
     if peak is not None:
         found.append(Fact(text.tr("Peak"), format_room(peak[1]), text.tr("on {}").format(peak[0])))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication, QPalette
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLayout, QScrollArea, QVBoxLayout, QWidget
 
 from kvstudio.budget.values import BufferKind
@@ -13,7 +13,7 @@ from kvstudio.ui import text
 from kvstudio.ui.panels.command_panel import CommandPanel
 from kvstudio.ui.theme import Space, Step, Weight
 from kvstudio.ui.widgets.bar_geometry import shared_scale
-from kvstudio.ui.widgets.basic import Chip, ElidedLabel, Icon, Label, Rule, SectionLabel, push_button
+from kvstudio.ui.widgets.basic import Chip, ElidedLabel, Icon, Label, Rule, SectionLabel, Surface, push_button
 from kvstudio.ui.widgets.budget_bars import BudgetBars
 from kvstudio.ui.widgets.legend import Legend, kinds_of
 from kvstudio.ui.widgets.verdict_card import FlaggedText
@@ -24,6 +24,7 @@ from kvstudio.ui.wizard.values import Change, Fact, Page, Picture, Progress, Run
 _ICONS = {"good": "check-circle", "bad": "cross-circle", "neutral": "info"}
 _SIDE = Space.XXXL
 _LABEL_WIDTH = 70
+_FACTS = 4
 
 
 class PageView(QScrollArea):
@@ -34,8 +35,6 @@ class PageView(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setWidgetResizable(True)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setBackgroundRole(QPalette.ColorRole.Base)
-        self.viewport().setBackgroundRole(QPalette.ColorRole.Base)
         self._page: Page | None = None
         self._strip: PhaseStrip | None = None
         self._says: Label | None = None
@@ -56,9 +55,7 @@ class PageView(QScrollArea):
             return
         self._page = page
         self._strip = self._says = self._command = None
-        content = QWidget()
-        content.setBackgroundRole(QPalette.ColorRole.Base)
-        content.setAutoFillBackground(True)
+        content = Surface(canvas=True)
         column = QVBoxLayout(content)
         column.setContentsMargins(_SIDE, Space.XL, _SIDE, Space.XL)
         column.setSpacing(0)
@@ -101,8 +98,7 @@ class PageView(QScrollArea):
         if page.checks:
             column.addSpacing(14)
             for check in page.checks:
-                # The log is in the main window, behind this one: no links to its lines.
-                column.addWidget(CheckRow(replace(check, lines=())))
+                column.addWidget(CheckRow(check))
         if page.runs:
             column.addSpacing(18)
             column.addWidget(_runs(page.runs))
@@ -115,6 +111,7 @@ class PageView(QScrollArea):
 
     def _add_progress(self, column: QVBoxLayout, progress: Progress) -> None:
         self._strip = PhaseStrip()
+        self._strip.set_margin(0)
         self._says = Label("", Step.SMALL, role="muted", wrap=True)
         column.addWidget(self._strip)
         column.addWidget(self._says)
@@ -261,6 +258,7 @@ def _facts(facts: tuple[Fact, ...]) -> QWidget:
         grid.addWidget(SectionLabel(fact.label), 0, i)
         grid.addWidget(ElidedLabel(fact.value, Step.BODY, Weight.DemiBold), 1, i)
         grid.addWidget(Label(fact.note, Step.SMALL, role="muted", wrap=True), 2, i, Qt.AlignmentFlag.AlignTop)
+    for i in range(max(len(facts), _FACTS)):
         grid.setColumnStretch(i, 1)
     return area
 

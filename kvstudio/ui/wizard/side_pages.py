@@ -6,6 +6,7 @@ from kvstudio.advise.plan import Plan
 from kvstudio.advise.plan_values import NotOffered
 from kvstudio.devices.values import Device
 from kvstudio.ui import text
+from kvstudio.ui.command_words import homed
 from kvstudio.ui.wizard.from_plan import caption, competing_notice, wizard_view
 from kvstudio.ui.wizard.values import Action, Fact, Page, WizardView
 from kvstudio.units import format_gib, format_room
@@ -16,13 +17,13 @@ def baseline_view(plan: Plan, resumed: bool = False) -> WizardView:
     world = plan.world
     build = f"b{world.build}" if world.build else text.tr("unknown build")
     name = world.binary.title if world.binary else build
-    rows = [Fact(text.tr("Program"), name, world.binary.path if world.binary else "")]
+    rows = [Fact(text.tr("Program"), name, homed(world.binary.path) if world.binary else "")]
     if world.binary is not None and world.binary.version:
         rows.append(Fact(text.tr("Version"), world.binary.version, ", ".join(world.binary.backends)))
     for device in (*world.devices, *((world.host,) if world.host else ())):
         rows.append(_device_row(device))
     for other in world.binaries:
-        rows.append(Fact(text.tr("Other build"), other.title, other.path))
+        rows.append(Fact(text.tr("Other build"), other.title, homed(other.path)))
     notice = competing_notice(plan)
     if resumed:
         notice = text.tr("A walk of this command was not finished; it goes on after its {} runs.").format(

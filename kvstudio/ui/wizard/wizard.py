@@ -29,7 +29,7 @@ from kvstudio.ui.panels.run_values import PHASES
 from kvstudio.ui.widgets_run.phase_strip import PhaseState
 from kvstudio.ui.wizard.dialog import WizardWindow
 from kvstudio.ui.wizard.from_plan import wizard_view
-from kvstudio.ui.wizard.outcome_page import Ended, outcome_view
+from kvstudio.ui.wizard.outcome_page import Ended, outcome_view, shown_checks
 from kvstudio.ui.wizard.side_pages import baseline_view, why_not_view
 from kvstudio.ui.wizard.values import Action, Page, Progress, WizardView
 from kvstudio.verify.options import LaunchOptions
@@ -361,7 +361,7 @@ class FixWizard(WizardWindow):
         self.run_finished.emit(run, tuple(self._lines), predicted)
         self._says = run.says or run.message
         if plan is not None and trial is not None and _counts(trial, run):
-            self._checks[run.number] = run.checks
+            self._checks[run.number] = shown_checks(run)
             attempt = attempt_of(trial, run)
             self._earlier.append(plan)
             self._ended, self._says = Ended(plan, attempt, run), ""

@@ -2,8 +2,11 @@
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QTextDocumentFragment
 
+from kvstudio.ui.theme import Theme
 from kvstudio.ui.widgets.budget_bars import BudgetBars
+from kvstudio.ui.widgets.verdict_card import FlaggedText
 from kvstudio.ui.widgets_run.phase_strip import PhaseStrip
 from kvstudio.ui.wizard.dialog import WizardWindow
 from kvstudio.ui.wizard.from_plan import wizard_view
@@ -89,3 +92,17 @@ def test_closing_is_said(qtbot, window):
     window.show_view(wizard_view(wizard_samples.walked()))
     with qtbot.waitSignal(window.left):
         qtbot.keyClick(window, Qt.Key.Key_Escape)
+
+
+def test_the_page_stands_on_the_canvas(window):
+    shown = window.page.grab().toImage()
+    assert shown.pixelColor(4, 4) == Theme.current().canvas
+    assert window.side.grab().toImage().pixelColor(4, 4) == Theme.current().ground
+
+
+def test_typed_parts_of_a_sentence_stay_whole(window):
+    text = FlaggedText()
+    text.show_words("Without -fa and -f, <b>a-f</b> goes.", ("-f", "-fa"))
+    plain = QTextDocumentFragment.fromHtml(text.text()).toPlainText()
+    assert plain == text.words() == "Without -fa and -f, <b>a-f</b> goes."
+    assert text.text().count("<span") == 2

@@ -11,11 +11,14 @@ from kvstudio.ui.wizard.from_plan import (
     entries,
     facts,
     failure_words,
+    flags_in,
     prediction_words,
+    sizes,
+    title_of,
     wizard_view,
 )
 from kvstudio.ui.wizard.values import Action, RunState
-from kvstudio.units import GIB
+from kvstudio.units import GIB, MIB
 from tests.ui import samples, wizard_samples
 
 
@@ -112,3 +115,28 @@ def test_little_memory_of_others_is_not_worth_a_word():
     assert competing_words((quiet,)) == ""
     plan = replace(wizard_samples.walking(), world=replace(wizard_samples.world(), devices=(quiet,), build=None))
     assert baseline_words(plan) == "1 device"
+
+
+def test_flags_of_a_sentence_are_typed_and_hyphens_are_not():
+    said = "Without -ts (or --split-mode none), well-known layers stay; -c 4096 is enough, -1 is not."
+    assert flags_in(said) == ("-ts", "--split-mode", "-c")
+
+
+def test_a_title_has_the_word_of_the_settings_panel():
+    trial = replace(wizard_samples.AS_GIVEN.trial, variable="cache_type_v", title="cache_type_v f16")
+    assert title_of(trial) == "V type f16"
+    assert title_of(replace(trial, variable="n_ctx", title="Edge: n_ctx 49152")) == "Edge: context 49152"
+    assert title_of(replace(trial, variable="n_gpu_layers", title="Edge: n_gpu_layers 9")) == "Edge: GPU layers 9"
+    assert title_of(wizard_samples.AS_GIVEN.trial) == wizard_samples.AS_GIVEN.trial.title
+
+
+def test_small_sizes_have_their_own_units():
+    assert sizes({"CUDA0": 2 * GIB, "CUDA1": 30 * MIB}) == "CUDA0 2.0, CUDA1 0.0"
+    assert sizes({"Host": 6 * MIB}) == "Host 6.0 MiB"
+    assert sizes({}) == "–"
+
+
+def test_a_walk_that_finds_nothing_shows_where_it_is_short():
+    nothing = replace(wizard_samples.walked(), verdict=Verdict("no_fit", "Nothing helps.", None, None))
+    assert [p.title for p in wizard_view(nothing).page.pictures] == ["As given"]
+    assert wizard_view(wizard_samples.walked()).page.pictures == ()
