@@ -508,7 +508,7 @@ class Blocks(Graph):
         else:
             probs = logits
         selection = probs
-        bias = self.b(il, "exp_probs_b") if probs_b else None
+        bias = self.b(il, "exp_probs_b") or self.r.weight(f"blk.{il}.exp_probs_b") if probs_b else None
         if bias is not None:
             selection = self.add(probs, bias)
         if arch == "llama4":

@@ -193,6 +193,7 @@ BUILDERS: dict[str, Callable[[Blocks], None]] = {
        ("bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3")},
     "modern-bert": lambda g: ModernBert(g).build(),
     "neo-bert": lambda g: NeoBert(g, Style(act="swiglu", attn_out_bias=False)).build(),
+    "llama-embed": lambda g: Encoder(g, Style(rope_factors=True)).build(),
     "eurobert": lambda g: Encoder(g, Style(attn_out_bias=False)).build(),
     "gemma-embedding": lambda g: Encoder(g, _GEMMA_EMBEDDING).build(),
     "t5": lambda g: T5Decoder(g).build(),

@@ -96,6 +96,7 @@ STYLES: dict[str, Style] = {
     "refact": Style(rope="none", attn_out_bias=False),
     "jais": Style(norm="layer", rope="none"),
     "jais2": Style(norm="layer", act="relu_sqr"),
+    "pockettts": Style(norm="layer", act="gelu", attn_out_bias=False),
     "plamo": Style(residual="plamo", attn_out_bias=False),
     "plamo3": Style(attn_post="post_attention_norm", ffn_post="post_ffw_norm", ffn_post_pinned=True, act="swiglu",
                     attn_out_bias=False),

@@ -329,7 +329,6 @@ BUILDERS: dict[str, Callable[[Blocks], None]] = {
     "llada": lambda g: NoCache(g, Style(attn_out_bias=False)).build(),
     "llada-moe": lambda g: NoCache(g, Style(norm_w=False, attn_out_bias=False)).build(),
     "rnd1": lambda g: NoCache(g, Style()).build(),
-    "llama-embed": lambda g: NoCache(g, Style(rope_factors=True)).build(),
     "deepseek2-ocr": lambda g: Decoder(
         g, Style(norm_w=None, gating="key:softmax", shexp="plain", attn_out_bias=False)
     ).build(),
