@@ -26,6 +26,10 @@ KINDS = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_device_options(parser)
+    parser.description = (
+        f"{parser.description} The exit code is that of the settings as typed: 0 they fit, 3 they do not or llama.cpp "
+        "refuses them. What -fit, which is on by default, would launch instead is shown beside it."
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -21,13 +21,13 @@ COMMANDS = {
     ),
     "max": (
         "the largest context, most slots or fewest CPU layers that fit",
-        "kvstudio-cli max --for n_ctx --device CUDA0=24GiB -- llama-server -m Qwen3-32B-Q4_K_M.gguf -ctk q8_0",
+        "kvstudio-cli max --for n_ctx --device CUDA0=24GiB -- llama-server -m Qwen3-32B-Q4_K_M.gguf -np 1",
     ),
     "inspect": ("what the header of a GGUF file says", "kvstudio-cli inspect Qwen3-32B-Q4_K_M.gguf"),
     "devices": ("devices of this machine and their free memory", "kvstudio-cli devices --json > my-machine.json"),
     "diagnose": (
         "the line of a log that decided it, and what it means",
-        "docker logs llama 2>&1 | kvstudio-cli diagnose -",
+        "kvstudio-cli diagnose server.log",
     ),
     "launch": (
         "a real test launch: start, ask, check, stop",
@@ -39,13 +39,13 @@ COMMANDS = {
     ),
     "fix": (
         "one variable at a time to a verified command and a root cause",
-        "kvstudio-cli fix --want n_ctx=65536 -- llama-server -m Qwen3-32B-Q4_K_M.gguf -c 65536 -ngl 99 -ts 1,1",
+        "kvstudio-cli fix --yes --want n_ctx=65536 -- llama-server -m Qwen3-32B-Q4_K_M.gguf -c 65536 -ngl 99",
     ),
     "report": (
         "a filled, redacted bug report",
         "kvstudio-cli report --log server.log -o report.md -- llama-server -m Qwen3-32B-Q4_K_M.gguf -c 65536",
     ),
-    "history": ("runs that were kept, and two of them compared", "kvstudio-cli history --compare 3 7"),
+    "history": ("runs that were kept, and two of them compared", "kvstudio-cli history --compare 1 2"),
 }
 
 

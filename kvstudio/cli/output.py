@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -13,6 +14,8 @@ from kvstudio.errors import KvStudioError
 
 DONE, BAD_INPUT, DOES_NOT_FIT = 0, 2, 3
 _INDENT = 2
+#: The space of `8.4 GiB`, and one in its place at which no line is broken.
+_BEFORE_A_UNIT, _KEPT = re.compile(r"(?<=\d) (?=(?:[KMGT]i)?B\b|s\b|tokens\b|cells\b)"), "\u00a0"
 #: Below this every line would hold a word or two.
 _NARROWEST = 20
 
@@ -47,18 +50,18 @@ def emit_words(text: str, indent: int = 0) -> None:
     lines = [text]
     if columns is not None and len(text) > columns:
         lines = textwrap.wrap(
-            text,
+            _BEFORE_A_UNIT.sub(_KEPT, text),
             max(columns, indent + _NARROWEST),
             subsequent_indent=" " * indent,
             break_long_words=False,
             break_on_hyphens=False,
         )
     for line in lines:
-        emit(line)
+        emit(line.replace(_KEPT, " "))
 
 
 def emit_table(rows: Sequence[Sequence[str]], right: Sequence[int] = (), heads: bool = True) -> None:
-    """Aligned columns; on a terminal too narrow for them one cell a line, under the first cell of its row.
+    """Aligned columns; on a terminal too narrow for them a sentence a row, which begins with its first cell.
 
     `heads`: the first row names the columns.
     """
@@ -69,10 +72,8 @@ def emit_table(rows: Sequence[Sequence[str]], right: Sequence[int] = (), heads: 
         return
     names = list(rows[0]) if heads else [""] * len(rows[0])
     for row in rows[1:] if heads else rows:
-        emit_words(row[0], _INDENT)
-        for name, cell in zip(names[1:], row[1:], strict=True):
-            if cell not in ("", "-"):
-                emit_words(f"{' ' * _INDENT}{name}: {cell}" if name else f"{' ' * _INDENT}{cell}", 2 * _INDENT)
+        cells = [f"{name} {cell}".strip() for name, cell in zip(names, row, strict=True) if cell not in ("", "-")]
+        emit_words(f"{row[0]}: {', '.join(cells[1:])}", _INDENT)
 
 
 def message(text: str) -> None:

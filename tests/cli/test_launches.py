@@ -3,15 +3,19 @@
 import io
 import json
 import os
+import shlex
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
 from kvstudio.cli import main
+from kvstudio.cli.main import COMMANDS
 from kvstudio.cli.output import Progress
 from tests.fakes.launches import FAKE
 
+LOGS = Path(__file__).parent.parent / "data" / "logs"
 TINY = str(Path(__file__).parent.parent / "data" / "headers" / "tiny.gguf")
 
 
@@ -70,6 +74,22 @@ def test_each_end_is_told_and_exits_3(capsys, server, monkeypatch, env, options,
         monkeypatch.setenv(f"FAKE_LLAMA_{name}", value)
     code, out, _ = launch(capsys, server, options=("--repeat", "1", "--timeout", "30", *options))
     assert (code, json.loads(out)["outcome"]) == (3, outcome)
+
+
+def test_the_example_of_each_help_works_as_printed(capsys, server, tmp_path, monkeypatch):
+    """In a folder with the files it names, llama-server on PATH, and two launches kept."""
+    monkeypatch.setenv("PATH", f"{Path(server).parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    for name in ("Qwen3-32B-Q4_K_M.gguf", "gemma-3-270m.gguf"):
+        shutil.copy(TINY, name)
+    shutil.copy(LOGS / "cpu-kv-128gib.log", "server.log")
+    wanted = {"diagnose": 3}  # the log is of a failure
+    for command in ("launch", "launch", *COMMANDS):
+        words = shlex.split(COMMANDS[command][1].partition(" > ")[0])
+        code, out, err = run(capsys, *words[1:])
+        assert (words[0], code) == ("kvstudio-cli", wanted.get(command, 0)), (command, out, err)
+        assert "warning" not in err, (command, err)
+    assert Path("report.md").is_file()
 
 
 def test_a_program_whose_library_is_missing_is_one_clear_line(capsys, server):
