@@ -16,6 +16,7 @@ from kvstudio.budget.compute import (
     msa,
     mtp,
     rwkv,
+    switch,
     variants,
 )
 from kvstudio.budget.compute.blocks import Blocks
@@ -151,6 +152,7 @@ BUILDERS: dict[str, Callable[[Blocks], None]] = {
     "hy_v4": hy_v4.build,
     "minimax-m3": msa.build,
     "gemma3n": gemma.gemma3n,
+    "graniteswitch": switch.build,
     "gemma4": gemma.gemma4,
     "grok": _grok,
     **cycles.BUILDERS,
