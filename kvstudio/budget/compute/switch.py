@@ -1,4 +1,4 @@
-"""Granite with adapters built in: a layer of one head finds each token's adapter, and every matrix adds its share of it.
+"""Granite with adapters built in: a layer of one head finds each token's adapter, every matrix adds its share of it.
 
 Source: src/models/granite-switch.cpp, read at build 11434.
 """
