@@ -218,9 +218,15 @@ def _live(stop: Callable[[FixWizard], bool]) -> QWidget:
     window.windows.fix()
     dialog = window.findChild(FixWizard)
 
+    seen: list[tuple[Action, ...]] = []
+
     def is_there() -> bool:
         if stop(dialog):
             return True
+        # What can be done with a result is there only once what follows has been worked out.
+        seen.append(dialog.offered())
+        if len(set(seen[-_CALM_LOOKS:])) > 1:
+            return False
         button = next((b for each in dialog.offered() if (b := dialog.button(each)).isDefault()), None)
         if button is not None:
             button.click()
@@ -427,6 +433,7 @@ def empty() -> QWidget:
 
 _SIZE = (1280, 820)
 _HALVES = (1.0, 1.0)
+_CALM_LOOKS = 6
 _KEPT: list[QWidget] = []
 _TINY = Path(__file__).resolve().parent.parent / "tests" / "data" / "headers" / "tiny.gguf"
 _LOGS = Path(__file__).resolve().parent.parent / "tests" / "data" / "logs"
