@@ -140,7 +140,8 @@ def _of_kind(budget: Budget | None, device: str, kind: BufferKind) -> int:
 def should_fit(record: Record, attempt: Attempt | None = None) -> bool:
     """Whether a launch (the first if none is named) was refused memory although the numbers leave clear room.
 
-    A backend's limit on one allocation that was predicted is no shortage either.
+    The room counts at the end of the launch, or at the moment of the refusal, when less is held. A backend's limit on
+    one allocation that was predicted is no shortage either.
     """
     first = attempt or record.first
     predicted, found = first.trial.predicted, first.diagnosis
@@ -160,7 +161,23 @@ def should_fit(record: Record, attempt: Attempt | None = None) -> bool:
     name = asked[0] if asked else found.device
     places = [place for place in (*predicted.devices, predicted.host) if place.name == name] or predicted.devices
     rooms = [(place.room_bytes, place.need_bytes) for place in places if place.room_bytes is not None]
-    return bool(rooms) and all(room >= max(CLEAR_ROOM_BYTES, CLEAR_SHARE * need) for room, need in rooms)
+    at_last = bool(rooms) and all(_is_clear(room, need) for room, need in rooms)
+    return at_last or _room_at_refusal(record, first)
+
+
+def _is_clear(room_bytes: int, need_bytes: int) -> bool:
+    return room_bytes >= max(CLEAR_ROOM_BYTES, CLEAR_SHARE * need_bytes)
+
+
+def _room_at_refusal(record: Record, attempt: Attempt) -> bool:
+    """Whether a device reported clear room for exactly what it refused, with all that it held by then."""
+    asked, predicted = _asked(attempt), attempt.trial.predicted
+    if asked is None or predicted is None or attempt.trial.freed != record.freed:
+        return False
+    name, total = asked
+    free = _reported(record).get(name)
+    overhead = _of_kind(predicted, name, BufferKind.OVERHEAD)
+    return free is not None and _is_clear(free - overhead - total, total)
 
 
 def _only_limited(predicted: Budget) -> bool:

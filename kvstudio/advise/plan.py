@@ -138,6 +138,7 @@ def _towards_a_working_run(plan: Record) -> Trial | Verdict:
         or beyond_settings(plan)
         or single_change(plan)
         or partial_change(plan)
+        or smallest(plan, whatever_the_numbers_say=True)
         or (other_binary(plan) if may_be_the_build(plan) else None)
     )
     return step or only_undone(plan) or no_fit(plan)

@@ -37,16 +37,19 @@ def _distance(record: Record, config: LaunchConfig) -> tuple[int, float]:
 
 
 def put_back(record: Record, best: int) -> Trial | None:
-    """Revert one of several changes; what still works without it was not needed."""
+    """Revert one of several changes; what still works without it was not needed.
+
+    Those that the numbers do not need come first: they bring the result nearer to what was wanted while launches last.
+    """
     config = record.attempts[best].trial.config
     differing = differs_from_wanted(record, config)
     if len(differing) < 2:
         return None
-    for variable in differing:
-        wanted = value_of(record.wanted, variable)
-        reverted = with_value(config, variable, wanted)
+    reverts = [(name, with_value(config, name, value_of(record.wanted, name))) for name in differing]
+    for variable, reverted in sorted(reverts, key=lambda revert: record.estimate(revert[1]).fits is False):
         if record.was_tried(reverted) or record.was_skipped(TrialKind.PUT_BACK, variable):
             continue
+        wanted = value_of(record.wanted, variable)
         why = "Put back, to see whether this change was needed at all."
         return Trial(
             TrialKind.PUT_BACK, reverted, best, variable, value_of(config, variable), wanted, f"Put back {variable}",

@@ -68,12 +68,18 @@ class Situation:
         """Whether every device whose memory is known has room, with the spare asked for."""
         if self.over_caps(budget) or (budget.first_failure is not None and not self.capacity_bytes):
             return False
-        if self.total_bytes is not None:
-            total = sum(place.need_bytes - place.mapped_bytes for place in self._judged(budget))
-            if total > self.total_bytes:
-                return False
+        if self.total_bytes is not None and self._total(budget) > self.total_bytes:
+            return False
         room = self.room_bytes(budget)
         return room is not None and room >= self.spare_bytes
+
+    def short_bytes(self, budget: Budget) -> int:
+        """What is missing on all devices and the host together, as far as their memory is known."""
+        rooms = (self._room(place) for place in self._judged(budget))
+        short = sum(-room for room in rooms if room is not None and room < 0)
+        if self.total_bytes is not None:
+            short = max(short, self._total(budget) - self.total_bytes)
+        return short
 
     def over_caps(self, budget: Budget) -> bool:
         """Whether one allocation would be larger than its device takes, as it says itself or as runs have shown."""
@@ -90,6 +96,9 @@ class Situation:
     def need_of_culprit(self, budget: Budget) -> int:
         """What the settings ask of the device that refused."""
         return need_of(budget, self.culprit)
+
+    def _total(self, budget: Budget) -> int:
+        return sum(place.need_bytes - place.mapped_bytes for place in self._judged(budget))
 
     def _judged(self, budget: Budget) -> tuple[DeviceBudget, ...]:
         return (*budget.devices, budget.host)

@@ -35,18 +35,23 @@ def trial_of(record: Record, kind: TrialKind, parent: int, fix: Fix) -> Trial:
     )  # fmt: skip
 
 
-def smallest(record: Record) -> Trial | None:
+def smallest(record: Record, whatever_the_numbers_say: bool = False) -> Trial | None:
     """The smallest run, reached one variable at a time: context 4096, then one slot; slots first for recurrent state.
 
     It tells a launch that is too large from one that cannot work at all. A refusal of the weights comes before context
-    and slots matter, and a refused setting is not a matter of size: then there is no smallest run.
+    and slots matter, and a refused setting is not a matter of size: then there is no smallest run. Nor is there one
+    that the numbers, as far as launches have borne them out, do not let work either: that would teach nothing new.
     """
     first = record.first.diagnosis
     kind = KIND_OF_STAGE.get(first.stage or "") if first else None
     if first is None or first.memory_class == "not_memory" or kind is BufferKind.MODEL:
         return None
-    parent, config = record.start_index, record.wanted
-    for variable, now, least in _sizes(record, kind):
+    parent, config, sizes = record.start_index, record.wanted, _sizes(record, kind)
+    if not whatever_the_numbers_say and not _may_work(
+        record, config.evolve(**{name: least for name, _, least in sizes})
+    ):
+        return None
+    for variable, now, least in sizes:
         config = config.evolve(**{variable: least})
         done = _made(record, config)
         if done is None:
@@ -57,6 +62,12 @@ def smallest(record: Record) -> Trial | None:
             return None
         parent = done
     return None
+
+
+def _may_work(record: Record, config: LaunchConfig) -> bool:
+    """Whether the numbers leave settings a chance, or say nothing of them."""
+    here, budget = situation(record, record.wanted, record.first.diagnosis), record.estimate(config)
+    return budget.fits is not False or here.fits(budget)
 
 
 def _sizes(record: Record, kind: BufferKind | None) -> list[tuple[str, int, int]]:
@@ -89,7 +100,7 @@ def base_of(record: Record) -> int:
         i
         for i, a in enumerate(record.attempts)
         if i > record.start_index and a.trial.kind is TrialKind.CHANGE and not a.worked
-        if i not in record.undone and _kept(record, i)
+        if i not in record.undone and (_kept(record, i) or _nearer(record, i))
     ]
     return kept[-1] if kept else record.start_index
 
@@ -105,6 +116,17 @@ def _kept(record: Record, index: int) -> bool:
     if old in _STAGES and new in _STAGES and _STAGES.index(new) > _STAGES.index(old):
         return True
     return old == new and after[0] == before[0] and after[1] < before[1]
+
+
+def _nearer(record: Record, index: int) -> bool:
+    """A change that was not meant to suffice alone is kept when less is missing after it, by the numbers.
+
+    The refusal itself does not tell where something else than size is wrong too.
+    """
+    trial = record.attempts[index].trial
+    here = situation(record, record.attempts[trial.parent or 0].trial.config, None)
+    after = record.estimate(trial.config)
+    return after.fits is False and here.short_bytes(after) < here.short_bytes(here.budget)
 
 
 def single_change(record: Record) -> Trial | None:
@@ -174,23 +196,23 @@ def partial_change(record: Record) -> Trial | None:
     """When no single change suffices: the mildest one after which another would, kept as the base of the next.
 
     Each step still changes one variable from a run that was made. Where no pair is predicted to be enough either, the
-    change that takes most off the culprit goes first.
+    change after which least is missing goes first, and of those alike the one that takes most off the culprit.
     """
     parent = base_of(record)
     base = record.attempts[parent]
     here = situation(record, base.trial.config, base.diagnosis)
     need = here.need_of_culprit(here.budget)
-    options: list[tuple[int, Fix]] = []
+    options: list[tuple[int, int, Fix]] = []
     for fix in _rungs(record, base, here):
         saved = need - here.need_of_culprit(fix.budget)
         if saved <= 0 or record.was_tried(fix.config):
             continue
         if _one_more_fits(here, fix):
             return trial_of(record, TrialKind.CHANGE, parent, fix)
-        options.append((saved, fix))
+        options.append((-here.short_bytes(fix.budget), saved, fix))
     if not options:
         return None
-    _, fix = max(options, key=lambda option: option[0])
+    *_, fix = max(options, key=lambda option: option[:2])
     return trial_of(record, TrialKind.CHANGE, parent, fix)
 
 

@@ -46,9 +46,11 @@ class Reality:
         return False, _diagnosis(budget, failure), _printed(budget, failure)
 
     def _failure(self, budget: Budget, config: LaunchConfig) -> FirstFailure | None:
-        left = self.total_bytes
+        left, short = self.total_bytes, budget.first_failure
         for buffer in _in_order(budget):
             name, size = buffer.device or "Host", buffer.bytes or 0
+            if short is not None and (name, buffer.kind) == (short.device, short.kind):
+                return short
             if config.program in self.broken and buffer.kind is BufferKind.KV and size:
                 return FirstFailure(name, buffer.kind, size, 0, 0)
             if self.cap_bytes is not None and buffer.device and size > self.cap_bytes:
@@ -57,7 +59,7 @@ class Reality:
                 if size > left:
                     return FirstFailure(name, buffer.kind, size, size - left, left)
                 left -= size
-        return budget.first_failure
+        return short
 
     def walk(self, plan: Plan, most: int = 20) -> Plan:
         while plan.pending is not None:
