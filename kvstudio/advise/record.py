@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from kvstudio.advise.fixes import changed_fields, same_cache_types
 from kvstudio.advise.plan_values import Attempt, Competitor, Trial, TrialKind, Verdict
 from kvstudio.budget.estimate import estimate
+from kvstudio.budget.extras import NO_EXTRAS, Extras
 from kvstudio.budget.values import Budget
 from kvstudio.devices.values import Device
 from kvstudio.launch.binary import Binary
@@ -21,7 +22,7 @@ class World:
     """What stays the same during a walk.
 
     `binary` is the program the command means, `binaries` others of the same name, best candidate first.
-    `other_devices` are known but not used: the same cards through another backend.
+    `other_devices` are known but not used: the same cards through another backend. `extras`: the launch's other files.
     """
 
     model: ModelInfo
@@ -32,6 +33,7 @@ class World:
     binary: Binary | None = None
     binaries: tuple[Binary, ...] = ()
     other_devices: tuple[Device, ...] = ()
+    extras: Extras = NO_EXTRAS
     memo: dict[LaunchConfig, Budget] = field(default_factory=dict, init=False, compare=False, repr=False)
     emptier: dict[tuple[int, ...], "World"] = field(default_factory=dict, init=False, compare=False, repr=False)
 
@@ -49,6 +51,7 @@ class World:
                 host=self.host,
                 build=self.build_for(config),
                 overhead=self.overhead or None,
+                extras=self.extras,
             )
         return known
 

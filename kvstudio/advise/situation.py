@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvstudio.budget.estimate import estimate
+from kvstudio.budget.extras import NO_EXTRAS, Extras
 from kvstudio.budget.values import Budget, BufferKind, DeviceBudget
 from kvstudio.devices.values import Device
 from kvstudio.launch.config import LaunchConfig
@@ -28,7 +29,7 @@ class Situation:
     `failing`: the kind of memory that is refused, from the diagnosis or the budget; `culprit` the device it is on
     (None: the host). `capacity_bytes` replaces a device's free memory where launches have shown better; `caps` are
     limits on one allocation that launches have met, `total_bytes` a limit on everything together. `estimator` is used
-    instead of a fresh estimate where somebody keeps them.
+    instead of a fresh estimate where somebody keeps them, which else counts `extras`, the launch's other files.
     """
 
     model: ModelInfo
@@ -45,14 +46,16 @@ class Situation:
     caps: tuple[Cap, ...] = ()
     total_bytes: int | None = None
     estimator: Callable[[LaunchConfig], Budget] | None = None
+    extras: Extras = NO_EXTRAS
 
     def estimate(self, config: LaunchConfig) -> Budget:
         """The budget of other settings in the same world."""
         if self.estimator is not None:
             return self.estimator(config)
         return estimate(
-            self.model, config, self.devices, host=self.host, build=self.build, overhead=self.overhead or None
-        )
+            self.model, config, self.devices, host=self.host, build=self.build, overhead=self.overhead or None,
+            extras=self.extras,
+        )  # fmt: skip
 
     def try_change(self, **changes: Any) -> tuple[LaunchConfig, Budget]:
         """The settings with one variable replaced, and their budget."""

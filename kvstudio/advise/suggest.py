@@ -7,6 +7,7 @@ from kvstudio.advise.rank import order
 from kvstudio.advise.situation import KIND_OF_STAGE, Situation, failing_of
 from kvstudio.advise.values import Fix
 from kvstudio.budget.estimate import estimate
+from kvstudio.budget.extras import NO_EXTRAS, Extras
 from kvstudio.budget.values import Budget
 from kvstudio.devices.values import Device
 from kvstudio.diagnose.values import Diagnosis
@@ -24,12 +25,13 @@ def suggest(
     limit: int = 3,
     build: int | None = None,
     overhead: Mapping[str, int] | None = None,
+    extras: Extras = NO_EXTRAS,
 ) -> tuple[Fix, ...]:
     """The best single changes, each the smallest of its variable that should fit; empty when the launch fits."""
-    now = budget or estimate(model, config, devices, host=host, build=build, overhead=overhead)
+    now = budget or estimate(model, config, devices, host=host, build=build, overhead=overhead, extras=extras)
     if now.fits is not False and diagnosis is None:
         return ()
-    situation = make_situation(model, config, devices, host, now, diagnosis, build, overhead)
+    situation = make_situation(model, config, devices, host, now, diagnosis, build, overhead, extras)
     return all_fixes(situation, order(situation.failing))[:limit]
 
 
@@ -42,9 +44,10 @@ def make_situation(
     diagnosis: Diagnosis | None = None,
     build: int | None = None,
     overhead: Mapping[str, int] | None = None,
+    extras: Extras = NO_EXTRAS,
 ) -> Situation:
     """A Situation whose failing kind comes from the diagnosis where it names one, else from the budget."""
     kind, culprit = failing_of(budget)
     if diagnosis is not None and diagnosis.stage in KIND_OF_STAGE:
         kind, culprit = KIND_OF_STAGE[diagnosis.stage], diagnosis.device or culprit
-    return Situation(model, config, devices, host, budget, kind, culprit, build, overhead or {})
+    return Situation(model, config, devices, host, budget, kind, culprit, build, overhead or {}, extras=extras)

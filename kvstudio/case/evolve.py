@@ -80,7 +80,15 @@ def fixes_of(case: Case) -> tuple[Fix, ...]:
 
     host = case.machine.host if case.machine is not None else None
     return suggest(
-        case.model, case.config, case.chosen_devices, host=host, budget=case.budget, diagnosis=case.diagnosis
+        case.model,
+        case.config,
+        case.chosen_devices,
+        host=host,
+        budget=case.budget,
+        diagnosis=case.diagnosis,
+        build=build_of(case),
+        overhead=learned_overhead(case),
+        extras=extras_of(case),
     )
 
 

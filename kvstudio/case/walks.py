@@ -11,6 +11,8 @@ from typing import Any
 from kvstudio.advise.plan import Plan, World, resume
 from kvstudio.advise.plan_values import Attempt
 from kvstudio.advise.record import Record
+from kvstudio.budget.extra_files import read_extras
+from kvstudio.budget.extras import Extras
 from kvstudio.case.codec import from_plain, to_plain
 from kvstudio.devices.values import Device
 from kvstudio.errors import StoreError
@@ -23,13 +25,13 @@ from kvstudio.verify.values import Run, RunOutcome
 SCHEMA = "kvstudio.walk/1"
 #: Folder of the walks that came to an end, in the folder of the others.
 _ENDED = "ended"
-#: Parts of the world that are kept; the model is read again from its file.
+#: Parts of the world that are kept; the model and the launch's other files are read again.
 _WORLD = ("devices", "host", "build", "overhead", "binary", "binaries", "other_devices")
 
 
 @dataclass(frozen=True, slots=True)
 class KeptWorld:
-    """A world without its model."""
+    """A world without what is read from files."""
 
     devices: tuple[Device, ...]
     host: Device | None = None
@@ -39,10 +41,10 @@ class KeptWorld:
     binaries: tuple[Binary, ...] = ()
     other_devices: tuple[Device, ...] = ()
 
-    def with_model(self, model: ModelInfo) -> World:
+    def with_files(self, model: ModelInfo, extras: Extras) -> World:
         return World(
             model, self.devices, self.host, self.build, self.overhead or {}, self.binary, self.binaries,
-            self.other_devices,
+            self.other_devices, extras,
         )  # fmt: skip
 
 
@@ -64,7 +66,7 @@ class KeptWalk:
         """The plan to go on with; takes estimates."""
         return resume(
             Record(
-                self.world.with_model(model), self.wanted, self.attempts, self.skipped,
+                self.world.with_files(model, read_extras(self.wanted)), self.wanted, self.attempts, self.skipped,
                 max_launches=self.max_launches, attended=self.attended, undone=self.undone,
                 cancelled=self.cancelled,
             )

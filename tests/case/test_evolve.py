@@ -56,6 +56,30 @@ def test_fixes_go_when_it_fits(case):
     assert evolve_budget(tight, machine=case.machine).fixes == ()
 
 
+@pytest.mark.parametrize("overhead", [0, 3 * MIB])
+def test_a_fix_leaves_room_for_a_draft_and_for_what_was_learned(case, overhead):
+    config = LaunchConfig(n_ctx=65536, n_parallel=1, n_gpu_layers=99, fit=False, model_draft=TINY)
+    seen = (run_of(case, overhead=(("CUDA0", overhead),)),) if overhead else ()
+    with_draft = evolve(case, config=config, runs=seen).budget.devices[0]
+    alone = evolve(case, config=config.evolve(model_draft=None)).budget.devices[0]
+    # Without the draft and what was learned nearly all of it would fit, so that a fix which forgets them is too small.
+    free = alone.need_bytes + (with_draft.need_bytes - alone.need_bytes) // 8
+    tight = evolve(case, config=config, runs=seen, machine=Machine((replace(CARD, free_bytes=free),), HOST))
+    assert tight.budget.fits is False
+    assert tight.fixes
+    for fix in tight.fixes:
+        assert evolve(tight, config=fix.config).budget.fits, fix.title
+        assert fix.budget == evolve(tight, config=fix.config).budget
+
+
+def test_fixes_go_by_the_rules_of_the_chosen_binary(case):
+    old = Binary("/b", "llama-server", "1", 10434, None, None, (), frozenset())
+    config = LaunchConfig(n_ctx=65536, n_gpu_layers=99, fit=False)
+    tight = evolve(case, config=config, binary=old, machine=Machine((replace(CARD, free_bytes=8 * MIB),), HOST))
+    assert tight.fixes
+    assert {fix.budget.config.build for fix in tight.fixes} == {10434}
+
+
 def test_rules_follow_the_chosen_binary(case):
     binary = Binary("/b", "llama-server", "1", 10434, None, None, (), frozenset())
     assert evolve(case, binary=binary).budget.config.build == 10434

@@ -1,10 +1,12 @@
 """A walk is on disk after each run, comes back as it was, and goes once it has an end."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from kvstudio.advise.plan import World, can_undo, start
+from kvstudio.budget.extra_files import read_extras
 from kvstudio.case.walks import Walks, candidates
 from kvstudio.errors import StoreError
 from kvstudio.launch.config import LaunchConfig
@@ -33,6 +35,21 @@ def test_a_kept_walk_goes_on_where_it_was(begun, tmp_path):
     assert back.pending == plan.pending
     assert back.world == plan.world
     assert reality.walk(back).verdict == reality.walk(plan).verdict
+
+
+def test_a_walk_that_goes_on_counts_the_draft_model_again(tmp_path):
+    tiny = str(Path(__file__).parent.parent / "data" / "headers" / "tiny.gguf")
+    wanted = WANTED.evolve(model_draft=tiny)
+    world = World(zoo.model("llama31-8b"), (device(0, 12), device(1, 12, 6)), extras=read_extras(wanted))
+    reality = Reality(world)
+    plan = start(world, wanted)
+    plan = plan.ran(reality.attempt(plan.pending))
+    Walks(tmp_path).keep(plan)
+    back = Walks(tmp_path).load(wanted).plan(world.model)
+    assert back.world.extras.draft is not None
+    assert back.world.estimate(wanted) == world.estimate(wanted)
+    drafts = [b for b in back.pending.predicted.buffers if b.context == "draft"]
+    assert drafts
 
 
 def test_skipped_variables_stay_skipped(begun, tmp_path):

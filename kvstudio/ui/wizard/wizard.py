@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 from kvstudio.advise.not_offered import not_offered
 from kvstudio.advise.plan import Plan, World, start
 from kvstudio.advise.plan_values import Attempt, NotOffered, Trial
-from kvstudio.case.evolve import build_of, learned_overhead
+from kvstudio.case.evolve import build_of, extras_of, learned_overhead
 from kvstudio.case.values import Case
 from kvstudio.case.walk import NOT_TRIED, attempt_of
 from kvstudio.case.walks import Walks, candidates
@@ -73,6 +73,7 @@ def world_of(case: Case, binaries: tuple[Binary, ...] = ()) -> World:
         case.binary,
         binaries,
         tuple(device for device in case.devices if device.name not in case.chosen),
+        extras_of(case),
     )
 
 
