@@ -152,7 +152,7 @@ def _by_log(run: Timeline, found: Failure, where: Where, stage: str | None, fact
         return Ruling(Cause.CAPACITY, "less than that was left there")
     if names & {"vulkan_device_lost"} and "driver_submission" not in names:
         return Ruling(Cause.UNKNOWN, "a lost device is a driver reset; memory is only one of its reasons")
-    if names & _FULL or run.named("malloc_said"):
+    if names & _FULL:
         if asked is not None and asked < TINY_BYTES:
             return Ruling(
                 Cause.CAPACITY, "so small a request means that the device was full already, or cannot be used"
@@ -191,8 +191,8 @@ def _one_of_several(run: Timeline, found: Failure, where: Where, facts: RunFacts
 _FULL = frozenset(
     {
         "cann_malloc", "cann_runtime", "cuda_malloc", "cuda_runtime", "driver_submission", "hexagon_alloc",
-        "level_zero", "metal_2023_failed", "metal_buffer", "metal_bytes", "metal_command_memory", "opencl_buffer",
-        "opencl_create", "openvino_alloc", "openvino_buffer", "sycl_alloc", "sycl_memtrace", "sycl_pool",
-        "vulkan_exception", "vulkan_size",
+        "level_zero", "malloc_said", "metal_2023_failed", "metal_buffer", "metal_bytes", "metal_command_memory",
+        "opencl_buffer", "opencl_create", "openvino_alloc", "openvino_buffer", "pool_call", "sycl_alloc",
+        "sycl_memtrace", "sycl_pool", "vulkan_exception", "vulkan_size",
     }
 )  # fmt: skip

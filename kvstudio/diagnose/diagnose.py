@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kvstudio.budget.values import Budget
-from kvstudio.diagnose import children, failure, memory, quiet, refusal
+from kvstudio.diagnose import children, failure, memory, quiet, refusal, wrapped
 from kvstudio.diagnose import facts as run_facts
 from kvstudio.diagnose.quoting import Texts
 from kvstudio.diagnose.timeline import last_run
@@ -24,7 +24,7 @@ def diagnose(
     that failed for a reason the text gives is told.
     """
     texts = {line.number: line for line in lines}
-    events = parse(lines) if events is None else events
+    events = wrapped.join(parse(lines) if events is None else events, texts)
     parts = children.split(events, texts)
     found = [(part, _one(part.events, texts, budget)) for part in parts] if len(parts) > 1 else []
     failed = [(part, diagnosis) for part, diagnosis in found if diagnosis.outcome is Outcome.FAILED]

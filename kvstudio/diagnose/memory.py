@@ -9,9 +9,10 @@ from kvstudio.diagnose.quoting import MAX_EVIDENCE, Texts
 from kvstudio.diagnose.timeline import Mark, Timeline
 from kvstudio.diagnose.values import Cause, Diagnosis, Evidence, Outcome
 from kvstudio.runlog.signatures.row import Kind
+from kvstudio.runlog.values import BufferPrinted, CachePrinted, ConfigPrinted
 
 #: Hints that only repeat what their own line says already, or stand there once per tensor.
-_UNQUOTED = ("override_buffer", "malloc_said", "instance_started")
+_UNQUOTED = ("override_buffer", "instance_started")
 #: How far back a line of a request is looked for, and the one that a cut line may start with.
 NEAR = 12
 _PROGRESS = "prompt processing progress"
@@ -31,7 +32,7 @@ def diagnose(run: Timeline, found: Failure, texts: Texts, facts: RunFacts, budge
         at = None
     key = found.group.key
     return Diagnosis(
-        outcome=_outcome(found),
+        outcome=_outcome(run, found),
         memory_class=memory_class,
         stage=at,
         device=place.name,
@@ -43,7 +44,7 @@ def diagnose(run: Timeline, found: Failure, texts: Texts, facts: RunFacts, budge
         key_line=quoting.key_line(key, texts),
         evidence=(*_evidence(run, found, proof), *ruling.evidence)[:MAX_EVIDENCE],
         title=wording.title(at, place, ruling.cause),
-        summary=_summary(found, at, place, ruling.because),
+        summary=_summary(run, found, at, place, ruling.because),
         next_steps=() if found.resolved else steps.for_memory(at, ruling.cause, place, facts),
         missing=missing.of(
             run,
@@ -80,18 +81,30 @@ def _memory_class(found: Failure, cause: Cause) -> str:
     return "not_memory" if cause is Cause.UNSUPPORTED else "memory"
 
 
-def _outcome(found: Failure) -> Outcome:
-    if found.resolved:
+def _outcome(run: Timeline, found: Failure) -> Outcome:
+    if found.resolved or _tried_again(run, found):
         return Outcome.RECOVERED
     return Outcome.UNKNOWN if found.open_retry else Outcome.FAILED
 
 
-def _summary(found: Failure, at: str | None, place: where.Where, because: str) -> str:
+def _tried_again(run: Timeline, found: Failure) -> bool:
+    """Whether llama.cpp's own second try is the last that is told, where only warnings and errors are.
+
+    A second try that fails says so at once; one that works prints a buffer, at a level that such a text leaves out.
+    """
+    if not found.open_retry or found.retried is None or found.retried.signature.name != "retry_pipeline":
+        return False
+    return not any(isinstance(e, BufferPrinted | CachePrinted | ConfigPrinted) for e in run.events)
+
+
+def _summary(run: Timeline, found: Failure, at: str | None, place: where.Where, because: str) -> str:
     if {m.signature.name for m in found.group.marks} == {"vulkan_device_lost"}:
         return f"{quoting.sentence(found.group.key)[:-1]}: {because}."
     text = wording.memory_sentence(at, place, because, resolved=found.resolved, again=found.retried is not None)
-    if found.open_retry:
-        text += " llama.cpp was trying again where the text ends; how that went is not in it."
+    if _tried_again(run, found):
+        text += " llama.cpp tried again without pipeline parallelism, and no line of the text says that this failed."
+    elif found.open_retry:
+        text += " It was tried again where the text ends; how that went is not in it."
     if at == "mmproj" and found.resolved:
         text += " The first image will ask for it again."
     return text

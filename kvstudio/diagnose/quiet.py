@@ -7,13 +7,18 @@ from kvstudio.diagnose.values import Cause, Diagnosis, Outcome
 from kvstudio.runlog.facts import mib
 from kvstudio.runlog.signatures.row import Kind
 
+#: Locking pages asks for no memory, only that what is there stays; measuring allocates nothing.
+_NO_REQUEST = ("mlock", "draft_unmeasured", "extra_unmeasured")
 _PINNED_BACKENDS = ("Vulkan", "SYCL", "CANN", "CUDA")
 
 
 def diagnose(run: Timeline, texts: Texts) -> Diagnosis:
     """A success, a harmless warning, a wrapper's text without a reason, or nothing at all."""
     success = run.of(Kind.SUCCESS)
-    ends = [m for m in run.of(*ENDINGS) if m.signature.rank > 0 and (not success or m.place > success[-1].place)]
+    # A measurement that failed says so in the words of a context that failed.
+    measured = {m.line for m in run.named("ctx_other")}
+    ends = [m for m in run.of(*ENDINGS) if m.signature.rank > 0 and m.line not in measured]
+    ends = [m for m in ends if not success or m.place > success[-1].place]
     if ends:
         return _without_reason(run, ends, texts)
     harmless = run.of(Kind.HARMLESS)
@@ -46,9 +51,8 @@ def _wants(run: Timeline) -> tuple[str, ...]:
 def _harmless(run: Timeline, harmless: tuple[Mark, ...], texts: Texts) -> Diagnosis:
     key = max(harmless, key=lambda m: (m.signature.rank, -m.place))
     unusable = key.signature.cause == "unsupported"
-    # Locking pages asks for no memory, only that what is there stays.
-    asks = key.signature.name != "mlock"
-    pinned = _pinned_backend(key, texts) if key.signature.name.startswith("pinned") else None
+    asks = key.signature.name not in _NO_REQUEST
+    pinned = _pinned_backend(key, harmless, texts) if key.signature.name.startswith("pinned") else None
     return Diagnosis(
         outcome=Outcome.OK,
         memory_class="memory" if asks and not unusable else "not_memory",
@@ -74,8 +78,10 @@ def _stated_bytes(mark: Mark) -> int | None:
     return mib(mark.groups["mib"]) if "mib" in mark.groups else None
 
 
-def _pinned_backend(mark: Mark, texts: Texts) -> str:
-    text = quoting.message(mark, texts).lower()
+def _pinned_backend(mark: Mark, harmless: tuple[Mark, ...], texts: Texts) -> str:
+    """The backend a warning names, or the warning right after it, which repeats the same refusal."""
+    near = [m for m in harmless if m.signature.name == "pinned" and 0 <= m.line - mark.line <= 1]
+    text = " ".join(quoting.message(m, texts) for m in (mark, *near)).lower()
     spoken = next((name for name in _PINNED_BACKENDS if name.lower() in text), None)
     return spoken or mark.signature.backend or "CUDA"
 

@@ -1,5 +1,6 @@
 """A log file, or its bytes, to a bounded set of lines, its events and its diagnosis."""
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,10 +9,10 @@ from kvstudio.budget.values import Budget
 from kvstudio.diagnose.diagnose import diagnose
 from kvstudio.diagnose.values import Diagnosis
 from kvstudio.runlog.lines import MAX_LINE, LineReader, make_line
-from kvstudio.runlog.parse import FEW, WORDS, LogParser
+from kvstudio.runlog.lookup import WORDS, look, may_vary, phrases
+from kvstudio.runlog.parse import FEW, LogParser
 from kvstudio.runlog.sieve import Sieve
 from kvstudio.runlog.values import LogEvent, LogLine
-from kvstudio.runlog.words import Filter
 
 CHUNK = 1 << 20
 #: Files up to this size are read whole: every line is kept.
@@ -21,10 +22,16 @@ HEAD, TAIL, AROUND = 2000, 2000, 400
 #: Lines alike but for digits are read this often; of more only the last is.
 SAME = 400
 MAX_SHAPES, MAX_KEPT = 50_000, 60_000
+#: Lines unlike each other that may say the same are read this often, and then as many of the last.
+SAID = 100
 #: Count of a shape that no word is in.
 DULL = -1
-#: A line longer than MAX_LINE is read in windows.
+#: Of those of which only the whole line tells whether it says anything.
+UNSURE = 5000
+#: A line longer than MAX_LINE is read in windows: so many of the first and of the last that hold a word.
 WINDOW, MAX_WINDOWS, MAX_BLOCK = 4096, 64, 4 << 20
+#: Bytes on both sides of a place that may be part of a word: no word is as long.
+LONGEST = 128
 _DIGITS = b"0123456789"
 
 
@@ -97,9 +104,11 @@ class _Scanner:
         self.number = 0
         self._parser = LogParser()
         self._sieve = Sieve(WORDS)
-        self._filter = Filter(WORDS)
         self._count: dict[bytes, int] = {}
         self._latest: dict[bytes, tuple[int, bytes]] = {}
+        self._said: dict[tuple[str, ...], int] = {}
+        self._last_said: dict[tuple[str, ...], deque[tuple[int, bytes]]] = {}
+        self._windows = _Windows(0)
         self._open = False
         self._repeats = True
 
@@ -163,8 +172,10 @@ class _Scanner:
             self._read(number, raw)
 
     def close(self) -> None:
-        """Read the last of the lines that were passed over because they repeat."""
-        for number, raw in sorted(self._latest.values()):
+        """Read the last of the lines, and of a line's windows, that were passed over because there are many."""
+        self._read_windows()
+        last = {pair for pairs in self._last_said.values() for pair in pairs}
+        for number, raw in sorted(last.union(self._latest.values())):
             self._read(number, raw)
         self.events.sort(key=lambda event: event.line)
 
@@ -173,11 +184,28 @@ class _Scanner:
         if len(raw) > MAX_LINE:
             self._long(number, raw)
             return
-        matters = self._filter.passes(raw, shape)
+        text = raw.decode("utf-8", "replace")
+        hints = look(text)
         if len(self._count) < MAX_SHAPES or shape in self._count:
-            self._count[shape] = self._count.get(shape, 0) + 1 if matters else DULL
-        if matters or number <= HEAD:
+            if hints is not None:
+                self._count[shape] = self._count.get(shape, 0) + 1
+            elif not may_vary(shape):
+                self._count[shape] = DULL
+        if number <= HEAD:
             self._read(number, raw)
+        elif hints is not None:
+            self._unlike(number, raw, phrases(text, hints))
+
+    def _unlike(self, number: int, raw: bytes, said: tuple[str, ...] | None) -> None:
+        """A line unlike those before it: not read when it says nothing, put off when many have said the same."""
+        if said == ():
+            return
+        key, most = (said, SAID) if said is not None else ((), UNSURE)
+        count = self._said[key] = self._said.get(key, 0) + 1
+        if count <= most:
+            self._read(number, raw)
+        else:
+            self._last_said.setdefault(key, deque(maxlen=most)).append((number, raw))
 
     def _read(self, number: int, raw: bytes) -> None:
         line = make_line(number, raw.decode("utf-8", "replace"))
@@ -188,17 +216,51 @@ class _Scanner:
                 self.kept.setdefault(number, line)
 
     def _long(self, number: int, raw: bytes) -> None:
-        """Windows of a line too long to keep: its start, and where a word stands."""
-        starts = {0}
-        for match in self._filter.find(raw):
-            starts.add(max(0, match - WINDOW // 2))
-            if len(starts) > MAX_WINDOWS:
-                break
-        last = -WINDOW
-        for start in sorted(starts):
-            if start >= last + WINDOW:
-                last = start
-                self._read(number, raw[start : start + WINDOW])
+        """Windows of a line too long to keep: its start, the first in which a word stands, and the last."""
+        windows = self._windows
+        if windows.number != number:
+            self._read_windows()
+            windows = self._windows = _Windows(number)
+        for start in windows.starts(raw, self._sieve):
+            self._window(windows, windows.text[start : start + WINDOW])
+
+    def _window(self, windows: "_Windows", raw: bytes) -> None:
+        windows.n_read += 1
+        if windows.n_read <= MAX_WINDOWS:
+            self._read(windows.number, raw)
+        else:
+            windows.last.append(raw)
+
+    def _read_windows(self) -> None:
+        for raw in self._windows.last:
+            self._read(self._windows.number, raw)
+
+
+class _Windows:
+    """How far the one long line at hand was looked through."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.n_read = 0
+        self.last: deque[bytes] = deque(maxlen=MAX_WINDOWS)
+        #: The part at hand, with the end of the part before: a word may stand across.
+        self.text = b""
+
+    def starts(self, raw: bytes, sieve: Sieve) -> Iterator[int]:
+        """Where windows that hold a word start in `text`, the part `raw` of the line."""
+        first = not self.n_read
+        self.text = self.text[-LONGEST:] + raw
+        if first:
+            yield 0
+        end = WINDOW if first else 0
+        for place in sieve.places(self.text):
+            if place < end:
+                continue
+            near = self.text[max(0, place - LONGEST) : place + LONGEST]
+            if look(near.decode("utf-8", "replace")) is not None:
+                start = max(end, place - WINDOW // 2)
+                end = start + WINDOW
+                yield start
 
 
 def _line_end(data: bytes, at: int) -> int:

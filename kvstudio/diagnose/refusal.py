@@ -10,6 +10,8 @@ from kvstudio.runlog.values import BufferPrinted
 
 #: Lines up to this rank are overcome when the run goes on to allocate buffers.
 OVERCOME_RANK = 3
+#: It was only measured, and goes without.
+_MEASURED = ("draft_unmeasured", "extra_unmeasured")
 _NOWHERE = where.Where(None, None, None, True, None, None, None)
 _RUNTIME = ("illegal_access", "runtime_other", "driver_version", "blas_start")
 #: Memory may be the reason, which only another log or the free memory would tell.
@@ -53,9 +55,17 @@ def _candidates(run: Timeline) -> list[Mark]:
 def _overcome(run: Timeline, mark: Mark) -> bool:
     if mark.kind is Kind.REFUSAL and mark.signature.rank <= OVERCOME_RANK:
         return any(isinstance(e, BufferPrinted) for e in run.events[mark.place :])
+    if mark.signature.name == "ctx_other" and _only_measured(run, mark):
+        return True
     if mark.signature.name == "ctx_other" or mark.kind is Kind.FIT:
         return _loaded_after(run, mark)
     return False
+
+
+def _only_measured(run: Timeline, mark: Mark) -> bool:
+    """Whether the context that could not be created was one to measure with: the run says so, or allocates buffers."""
+    said = any(m.place > mark.place for m in run.named(*_MEASURED))
+    return said or any(isinstance(e, BufferPrinted) for e in run.events[mark.place :])
 
 
 def _loaded_after(run: Timeline, mark: Mark) -> bool:

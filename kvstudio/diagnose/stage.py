@@ -13,7 +13,7 @@ _DRAFT_PATH = re.compile(
     r"|(?:^|[/\\])mtp[_\-.]|[_\-.]mtp\.gguf$",
     re.IGNORECASE,
 )
-_RUNTIME = frozenset({"cuda_runtime", "metal_command_memory", "vulkan_device_lost", "metal_2023_nil"})
+_RUNTIME = frozenset({"cuda_runtime", "pool_call", "metal_command_memory", "vulkan_device_lost", "metal_2023_nil"})
 #: What ggml called its Metal buffers in 2023.
 _METAL_BUFFERS = {
     "data": "weights",

@@ -10,6 +10,9 @@ from kvstudio.runlog.values import AllocationFailed, BufferPrinted, LogEvent, No
 #: Kinds that decide how a run ended.
 DECISIVE = frozenset({Kind.ALLOCATOR, Kind.BUFFER, Kind.PURPOSE, Kind.PLANNER, Kind.REFUSAL, Kind.KILLED, Kind.SUCCESS})
 _FATAL = frozenset({Kind.PURPOSE, Kind.WRAPPER, Kind.KILLED, Kind.CRASH})
+#: A runtime error is three lines: what, where, and the call.
+NEAR = 3
+_OTHER_ERRORS = frozenset({"runtime_other", "illegal_access", "driver_version"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ def _timeline(events: Sequence[LogEvent]) -> Timeline:
     for place, event in enumerate(events):
         if isinstance(event, AllocationFailed | Note) and event.signature in BY_NAME:
             mark = Mark(place, event.line, BY_NAME[event.signature], event)
-            if not (marks and _explains(mark, marks[-1])):
+            if not (marks and _explains(mark, marks[-1])) and not _expression(mark, marks):
                 marks.append(mark)
     return Timeline(tuple(events), tuple(marks))
 
@@ -76,6 +79,12 @@ def _explains(mark: Mark, before: Mark) -> bool:
         and mark.signature.name in ("vulkan_exception", "vulkan_limit", "vulkan_no_type")
         and mark.line - before.line <= 1
     )
+
+
+def _expression(mark: Mark, marks: Sequence[Mark]) -> bool:
+    """The call that a runtime error names last is no shortage when the error itself was another one."""
+    near = marks[-NEAR:] if mark.signature.name == "pool_call" else ()
+    return any(m.signature.name in _OTHER_ERRORS and mark.line - m.line <= NEAR for m in near)
 
 
 def _tells(run: Timeline) -> bool:

@@ -24,6 +24,8 @@ _RUNTIME_NAMES = {
     "ROCBLAS": "ROCm",
     "MUSA": "MUSA",
 }
+#: Calls whose names a HIP or MUSA build does not share with CUDA's.
+_CALLS = {"hipMalloc": "ROCm", "musaMalloc": "MUSA", "cu": "CUDA", "hip": "ROCm"}
 #: The OpenCL backend has one kind of buffer, whatever the device.
 _OPENCL_BUFFERS = ("opencl_buffer", "opencl_buffer_limit")
 _MALLOC_BACKENDS = ("CUDA", "ROCm", "MUSA")
@@ -106,8 +108,8 @@ def _spoken(group: Group) -> str | None:
         api = mark.groups.get("api", "")
         if mark.signature.name == "cuda_runtime":
             return _RUNTIME_NAMES.get(api.upper())
-        if api in ("hipMalloc", "musaMalloc"):
-            return {"hipMalloc": "ROCm", "musaMalloc": "MUSA"}[api]
+        if api in _CALLS:
+            return _CALLS[api]
     return None
 
 

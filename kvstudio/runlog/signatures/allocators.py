@@ -355,13 +355,14 @@ ALLOCATORS: tuple[Signature, ...] = (
             "inputs container",
             "posix_memalign failed with error",
             "failed to create ggml context for",
+            "mem_buffer != NULL",
         ),
         rf"ggml_(?:m|c)alloc: failed to allocate\s+(?P<mib>{NUM}) MB|std::bad_alloc|bad_alloc error|bad allocation"
         r"|^MemoryError|(?:inputs_grow|from_buft_collect): failed to allocate (?P<bytes>\d+) bytes"
         r"|failed to grow (?:split|graph) inputs container|posix_memalign failed with error 12\b"
-        r"|failed to create ggml context for (?:kv cache|rs cache|DSV4)",
+        r"|failed to create ggml context for (?:kv cache|rs cache|DSV4)|GGML_ASSERT.*\bmem_buffer != NULL",
         "the program could not get host memory",
-        "ggml.c ggml_malloc, ggml_calloc; ggml-backend.cpp; ggml-alloc.c; llama-mmap.cpp; C++ std::bad_alloc",
+        "ggml.c ggml_malloc, ggml_calloc, ggml_init; ggml-backend.cpp; ggml-alloc.c; llama-mmap.cpp; C++ std::bad_alloc",
         rank=6,
         backend="CPU",
         cause="host_memory",
@@ -556,5 +557,23 @@ ALLOCATORS: tuple[Signature, ...] = (
         "ggml-virtgpu",
         rank=7,
         backend="VirtGPU",
+    ),
+    row(
+        "pool_call",
+        Kind.ALLOCATOR,
+        ("cuMemCreate(", "hipMemCreate("),
+        r"^\s*(?P<api>cu|hip)MemCreate\(",
+        "the call that failed asks for memory of the pool",
+        "ggml-cuda.cu ggml_cuda_pool_vmm, the expression that ggml_cuda_error prints last",
+        rank=3,
+    ),
+    row(
+        "malloc_said",
+        Kind.ALLOCATOR,
+        "Malloc failed: out of memory",
+        r"(?:cuda|hip|musa)Malloc failed: out of memory",
+        "the driver had no memory left",
+        "ggml-cuda.cu ggml_backend_cuda_buffer_type_alloc_buffer without its figures, as wrappers quote it",
+        rank=4,
     ),
 )

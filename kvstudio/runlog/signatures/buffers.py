@@ -11,7 +11,7 @@ BUFFERS: tuple[Signature, ...] = (
         "buffer_graph",
         Kind.BUFFER,
         "gallocr_reserve",
-        rf"ggml_gallocr_reserve_n(?:_impl)?: failed to allocate {_BUF} buffer of size (?P<bytes>\d+)\b",
+        rf"ggml_gallocr_reserve_n(?:_impl)?: failed to allocate {_BUF} buffer(?: of size (?P<bytes>\d+)\b)?",
         "the compute buffer of {buf} is {bytes} bytes",
         "ggml-alloc.c ggml_gallocr_reserve_n_impl",
         rank=5,

@@ -113,11 +113,13 @@ REFUSALS: tuple[Signature, ...] = (
     # running out of cells
     _refusal("cells_full", "config", ("failed to find a memory slot", "free space in the KV cache", "could not find a KV slot",
         "context size has been exceeded", "Context size has been exceeded", "exceeds the available context size",
-        "the request exceeds", "is larger than the context", "input is too large", "KV cache slot", "kv cache slot"),
+        "the request exceeds", "is larger than the context", "input is too large", "KV cache slot", "kv cache slot", "ret = 1",
+        "llama_decode returned 1", "KV cache is full"),
         r"failed to find (?:a memory slot|free space in the KV cache|(?:a )?KV cache slot)|could not find a KV slot"
         r"|(?:could not|unable to) find a kv cache slot|[Cc]ontext size has been exceeded"
-        r"|exceeds the available context size|the request exceeds the",
-        "the context has no free cells left; no memory is missing", "llama-context.cpp decode; server-context.cpp", 4),
+        r"|exceeds the available context size|the request exceeds the"
+        r"|failed to decode(?:, | the batch, n_batch = \d+, )ret = 1\b|failed to decode the batch: KV cache is full|llama_decode returned 1\b",
+        "the context has no free cells left; no memory is missing", "llama-context.cpp decode, which answers 1 then; server-context.cpp", 4),
     _refusal("positions", "bug", ("last position stored in the memory", "inconsistent sequence positions", "failed to initialize batch"),
         r"does not start from the last position stored in the memory|inconsistent sequence positions|failed to initialize batch",
         "a batch does not go on where the cache ends: what the program kept and what llama.cpp kept differ", "llama-batch.cpp", 4),
@@ -231,8 +233,6 @@ HINTS: tuple[Signature, ...] = (
         "common/fit.cpp common_params_fit_impl"),
     row("hip_call", Kind.HINT, ("hipMalloc(", "hipMemCreate", "hipStreamCreate", "hipMemcpy"),
         r"^\s*hip(?:Malloc|MemCreate|StreamCreate|Memcpy)\w*\(", "the failing call is HIP's", "ggml-cuda.cu in a HIP build"),
-    row("malloc_said", Kind.HINT, "Malloc failed: out of memory", r"(?:cuda|hip|musa)Malloc failed: out of memory",
-        "the driver had no memory left", "ggml-cuda.cu, without its figures"),
     row("ctx_overflow", Kind.HINT, "> n_ctx_train",
         r"n_ctx(?:_seq|_per_seq)? \((?P<a>\d+)\) > n_ctx_train \((?P<b>\d+)\)",
         "the context of {a} tokens is longer than the {b} the model was trained for", "llama-context.cpp"),

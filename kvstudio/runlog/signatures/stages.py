@@ -146,9 +146,8 @@ PURPOSES: tuple[Signature, ...] = (
         "draft_failed",
         Kind.PURPOSE,
         ("failed to load draft model", "failed to create draft context", "failed to create MTP context",
-         "failed to measure draft", "speculative decoding context"),
-        r"failed to (?:load draft model|create (?:draft|MTP) context|initialize speculative decoding context)"
-        r"|failed to measure draft",
+         "speculative decoding context"),
+        r"failed to (?:load draft model|create (?:draft|MTP) context|initialize speculative decoding context)",
         "it was the draft model",
         "server-context.cpp load_model",
         rank=2,

@@ -18,7 +18,7 @@ WRAPPERS: tuple[Signature, ...] = (
         r"(?:failed to|could not) load (?:the )?model|error loading model|unable to load model|exception loading model|Failed to load (?:the )?model"
         r"|Error loading (?:the )?model|Load Text Model OK: False", "loading failed", "llama.cpp, common.cpp, tools/server", rank=1),
     row("context_failed", Kind.WRAPPER, ("create context with model", "create_context with model", "failed to initialize the context",
-        "unable to create llama context", "unable to create context", "Failed to create llama_context", "failed to create context", "failed to create llama context"),
+        "unable to create llama context", "unable to create context", "create llama_context", "failed to create context", "failed to create llama context"),
         r"failed to create[ _]context|failed to initialize the context|unable to create (?:llama )?context"
         r"|[Ff]ailed to create llama.context", "creating the context failed", "llama-context.cpp, common.cpp", rank=1),
     row("instance_exited", Kind.WRAPPER, "exited with status ",
@@ -52,7 +52,7 @@ ENDS: tuple[Signature, ...] = (
         r"|Killed \S+ due to memory pressure|systemd-oomd killed \d+ process",
         "the process was ended for want of memory", "systemd, Docker, Kubernetes, kernel", rank=6, stage="host", cause="host_memory"),
     row("exit_137", Kind.KILLED, ("exited with code 137", "exit code 137", "exit status 137", "code: 137", "exit 137", "signal: killed",
-        "signal 9", "SIGKILL", "Killed", "Code: 137", "ExitCode"),
+        "signal 9", "SIGKILL", "Killed", "Code: 137", "Exit Code:", "ExitCode"),
         r"(?:exit(?:ed)?|status|[Cc]ode|ExitCode\"?)[^\d\n]{0,20}\b137\b|signal: killed|\bSIGKILL\b|^(?:\S+: line \d+: +\d+ )?Killed\b"
         r"|zsh: killed|killed by signal 9", "the process was killed from outside, as the system does when memory runs out",
         "shells, Docker", rank=5, stage="host", cause="host_memory"),
@@ -70,7 +70,8 @@ ENDS: tuple[Signature, ...] = (
     row("heap_check", Kind.CRASH, ("free(): invalid", "double free", "corrupted size", "munmap_chunk", "malloc(): "),
         r"free\(\): invalid|double free or corruption|corrupted (?:size|double)|munmap_chunk\(\)|malloc\(\): ",
         "the C library found its heap damaged while the program ended", "glibc", rank=1),
-    row("backtrace", Kind.CRASH, ("goroutine ", "ggml_print_backtrace", "[New LWP ", "runtime/asm_amd64", "created by github.com/ollama"),
+    row("backtrace", Kind.CRASH, ("goroutine ", "ggml_print_backtrace", "[New LWP ", "runtime/asm_amd64", "created by github.com/ollama",
+        "ggml_abort"),
         r"goroutine \d+ \[|ggml_print_backtrace|\[New LWP \d+\]|runtime/asm_amd64|created by github\.com/ollama|ggml_abort",
         "a stack trace", "gdb, Go", rank=1),
     row("panic", Kind.CRASH, "panic: ", r"^panic: (?P<why>.+)", "the wrapper stopped: {why}", "Go", rank=1),
@@ -124,6 +125,9 @@ HARMLESS: tuple[Signature, ...] = (
     row("extra_unmeasured", Kind.HARMLESS, "failed to measure the memory of the extra model",
         r"failed to measure the memory of the extra model", "the draft model was left out when the settings were fitted",
         "common/fit.cpp common_params_fit_impl", rank=1, stage="fit"),
+    row("draft_unmeasured", Kind.HARMLESS, "failed to measure draft model memory",
+        r"failed to measure draft model memory", "what the draft model needs was left out of the fitting; it is loaded all the same",
+        "server-context.cpp load_model, 2026", rank=1),
     row("proc_meminfo", Kind.HARMLESS, "/proc/meminfo", r"failed to (?:open|read from) /proc/meminfo|/proc/meminfo reading failed",
         "the free memory of a shared device was taken from the driver instead", "ggml-cuda.cu ggml_backend_cuda_get_available_uma_memory",
         rank=1),
