@@ -6,7 +6,9 @@ from kvstudio.diagnose.diagnose import diagnose
 from kvstudio.diagnose.values import Diagnosis
 from tests.diagnose.samples import lines_of
 
-MALLOC = "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on device 1: cudaMalloc failed: out of memory"
+MALLOC = (
+    "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on device 1: cudaMalloc failed: out of memory"
+)
 BUFFER = "ggml_gallocr_reserve_n_impl: failed to allocate CUDA1 buffer of size 2147483648"
 CPU = "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size 2147483648"
 
