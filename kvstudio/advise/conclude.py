@@ -1,6 +1,5 @@
 """The end of a walk: the root cause from pairs of runs, the result, the hard limit."""
 
-from collections import Counter
 from dataclasses import replace
 
 from kvstudio.advise.beyond import builds_of, release, title_of
@@ -8,11 +7,9 @@ from kvstudio.advise.hard_limit import hard_limit
 from kvstudio.advise.hard_limit import says as limit_says
 from kvstudio.advise.learned import over_cap, should_fit
 from kvstudio.advise.plan_values import Attempt, RootCause, TrialKind, Verdict
-from kvstudio.advise.record import Record, changed, differs, differs_from_wanted
+from kvstudio.advise.record import Record, changed, differs, differs_from_wanted, typed_difference, with_typed
 from kvstudio.advise.refine import best_working
 from kvstudio.diagnose.values import Cause, Diagnosis
-from kvstudio.launch.argv import arranged
-from kvstudio.launch.config import LaunchConfig
 from kvstudio.units import format_bytes, format_room
 
 _CAPTIONS = {
@@ -31,6 +28,8 @@ _CAPTIONS = {
     "fit": "llama.cpp's own fit",
     "device": "the choice of devices",
     "kv_offload": "the KV cache on the device",
+    "load_mode": "how the weights are loaded",
+    "repack": "repacked copies of the weights",
     "binary": "the build of llama.cpp",
     "other_process": "another process' memory",
 }
@@ -72,10 +71,10 @@ def _cause_says(record: Record, variable: str, failed: Attempt, worked: Attempt)
         return f"It was another process' memory. While {names}, the launch fails{where}; without it, it works as given."
     if variable == "binary":
         return _builds_say(record, failed, worked, where)
-    gone, come = _typed(failed.trial.config, worked.trial.config)
+    gone, come = typed_difference(failed.trial.config, worked.trial.config)
     return (
-        f"It was {_CAPTIONS.get(variable, variable)}. W{_with(gone, come)[1:]} the launch fails{where}; "
-        f"{_with(come, gone)}, and nothing else changed, it works."
+        f"It was {_CAPTIONS.get(variable, variable)}. W{with_typed(gone, come)[1:]} the launch fails{where}; "
+        f"{with_typed(come, gone)}, and nothing else changed, it works."
     )
 
 
@@ -93,16 +92,6 @@ def _builds_say(record: Record, failed: Attempt, worked: Attempt, where: str) ->
 def _what_happened(diagnosis: Diagnosis) -> str:
     """The refusal by its title; for anything but memory the sentence says more."""
     return diagnosis.title if diagnosis.memory_class == "memory" else diagnosis.summary.rstrip(".")
-
-
-def _typed(before: LaunchConfig, after: LaunchConfig) -> tuple[str, str]:
-    """The pieces of the command that go and those that come, as one would type them."""
-    old, new = (Counter(" ".join(arg.tokens) for arg in arranged(config)) for config in (before, after))
-    return " ".join((old - new).elements()), " ".join((new - old).elements())
-
-
-def _with(own: str, other: str) -> str:
-    return f"with {own}" if own else f"without {other}"
 
 
 def needed(record: Record, best: int) -> tuple[str, ...]:

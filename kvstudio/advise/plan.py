@@ -12,7 +12,7 @@ from kvstudio.advise.conclude import cannot_be_helped, needed, no_fit, only_undo
 from kvstudio.advise.plan_values import Attempt, Trial, TrialKind, Verdict
 from kvstudio.advise.record import MAX_LAUNCHES, Record, World, changed, differs, skip_key
 from kvstudio.advise.refine import best_working, edge, put_back
-from kvstudio.advise.steps import as_given, partial_change, single_change, smallest
+from kvstudio.advise.steps import again, as_given, partial_change, single_change, smallest
 from kvstudio.diagnose.values import Diagnosis
 from kvstudio.launch.config import LaunchConfig
 
@@ -136,6 +136,7 @@ def _towards_a_working_run(plan: Record) -> Trial | Verdict:
         free_memory(plan)
         or smallest(plan)
         or beyond_settings(plan)
+        or again(plan)
         or single_change(plan)
         or partial_change(plan)
         or smallest(plan, whatever_the_numbers_say=True)

@@ -113,7 +113,10 @@ class NotOffered:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The end of a walk. `outcome`: verified, no_fit, stopped. `not_separated`: variables no two runs tell apart."""
+    """The end of a walk. `outcome`: verified, no_fit, stopped. `not_separated`: variables no two runs tell apart.
+
+    `predicted`: nothing was launched; `config` then fits by the budget alone, which is no proof.
+    """
 
     outcome: str
     says: str
@@ -121,3 +124,4 @@ class Verdict:
     root_cause: RootCause | None
     not_separated: tuple[str, ...] = ()
     hard_limit: HardLimit | None = None
+    predicted: bool = False

@@ -1,5 +1,6 @@
 """A walk's record: the world it takes place in, what was wanted, what was tried."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -9,6 +10,7 @@ from kvstudio.budget.estimate import estimate
 from kvstudio.budget.extras import NO_EXTRAS, Extras
 from kvstudio.budget.values import Budget
 from kvstudio.devices.values import Device
+from kvstudio.launch.argv import arranged
 from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
@@ -189,3 +191,14 @@ def differs(record: Record, before: Trial, after: Trial) -> tuple[str, ...]:
 
 def differs_from_wanted(record: Record, config: LaunchConfig) -> tuple[str, ...]:
     return changed(record, record.wanted, config)
+
+
+def typed_difference(before: LaunchConfig, after: LaunchConfig) -> tuple[str, str]:
+    """The pieces of the command that go and those that come, as one would type them."""
+    old, new = (Counter(" ".join(arg.tokens) for arg in arranged(config)) for config in (before, after))
+    return " ".join((old - new).elements()), " ".join((new - old).elements())
+
+
+def with_typed(own: str, other: str) -> str:
+    """`with -c 4096`, or `without -fa off` where nothing is typed instead."""
+    return f"with {own}" if own else f"without {other}"

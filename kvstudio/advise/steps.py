@@ -8,12 +8,13 @@ from kvstudio.advise.fixes import FIXES, changed_fields, may_fit, same_cache_typ
 from kvstudio.advise.learned import refused, situation
 from kvstudio.advise.plan_values import Attempt, Trial, TrialKind
 from kvstudio.advise.rank import order
-from kvstudio.advise.record import Record
+from kvstudio.advise.record import Record, typed_difference, with_typed
 from kvstudio.advise.situation import KIND_OF_STAGE, Situation, failing_of
 from kvstudio.advise.values import Fix
 from kvstudio.budget.values import BufferKind
 from kvstudio.diagnose.values import Diagnosis
 from kvstudio.launch.config import LaunchConfig
+from kvstudio.units import format_bytes
 
 SMALLEST_CTX = 4096
 TRIES_PER_VARIABLE = 2
@@ -24,6 +25,10 @@ def as_given(record: Record) -> Trial:
     """The command as it was typed."""
     why = "The command as it was given, so that everything after it has something to differ from."
     predicted = record.estimate(record.wanted)
+    host = predicted.host
+    if host.fits is False:
+        asked, free = format_bytes(host.need_bytes - host.mapped_bytes), format_bytes(host.free_bytes or 0)
+        why = f"{why} It asks for {asked} of RAM and {free} are free, so the system may end it, or other programs."
     return Trial(TrialKind.AS_GIVEN, record.wanted, None, None, None, None, "As given", why, "", predicted)
 
 
@@ -88,6 +93,8 @@ def _made(record: Record, config: LaunchConfig) -> int | None:
 def _smallest_trial(record: Record, parent: int, config: LaunchConfig, variable: str, now: int, least: int) -> Trial:
     name = f"context {SMALLEST_CTX}" if variable == "n_ctx" else "1 slot"
     why = "Small enough to work if anything does; if it fails too, size is not the reason."
+    typed = getattr(record.wanted, variable)
+    now = typed if typed and typed > 0 else now  # what was typed, where it was: contexts are padded
     return Trial(
         TrialKind.SMALLEST, config, parent, variable, now, least, f"Smallest: {name}", why, "only a test",
         record.estimate(config), record.freed,
@@ -127,6 +134,29 @@ def _nearer(record: Record, index: int) -> bool:
     here = situation(record, record.attempts[trial.parent or 0].trial.config, None)
     after = record.estimate(trial.config)
     return after.fits is False and here.short_bytes(after) < here.short_bytes(here.budget)
+
+
+def again(record: Record) -> Trial | None:
+    """The variable of the last run once more, from where that run started, with what its failure has taught."""
+    last = record.attempts[-1].trial
+    name = last.variable
+    if (
+        last.kind is not TrialKind.CHANGE
+        or name not in ("n_ctx", "n_parallel", "n_gpu_layers", "n_cpu_moe", "n_ubatch")
+        or last.parent is None
+        or last.predicted is None
+        or last.predicted.fits is False
+        or len(record.attempts) - 1 in record.undone
+        or record.tries(TrialKind.CHANGE, name) >= TRIES_PER_VARIABLE
+        or record.was_skipped(TrialKind.CHANGE, name)
+    ):
+        return None
+    parent = record.attempts[last.parent]
+    here = situation(record, parent.trial.config, parent.diagnosis)
+    fix = FIXES[name](here)
+    if fix is None or record.was_tried(fix.config):
+        return None
+    return trial_of(record, TrialKind.CHANGE, last.parent, fix)
 
 
 def single_change(record: Record) -> Trial | None:
@@ -173,7 +203,10 @@ def _named_by_diagnosis(here: Situation, diagnosis: Diagnosis | None) -> tuple[F
             continue  # the solver's size of this change is better than the log's
         config, budget = here.try_change(**{variable: after})
         before, room = getattr(here.config, variable), here.room_bytes(budget)
-        fixes.append(Fix(variable, before, after, f"{variable} {after}", step.why, "", config, budget, room))
+        gone, come = typed_difference(here.config, config)
+        title = with_typed(come, gone)
+        title = f"{title[0].upper()}{title[1:]}"
+        fixes.append(Fix(variable, before, after, title, step.why, "", config, budget, room))
     return tuple(fixes)
 
 

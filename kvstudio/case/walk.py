@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -12,6 +13,7 @@ from kvstudio.advise.record import Record
 from kvstudio.budget.values import Budget
 from kvstudio.case.codec import to_plain
 from kvstudio.devices.values import Device
+from kvstudio.diagnose.values import Diagnosis, Outcome
 from kvstudio.launch.binary import Binary
 from kvstudio.verify.values import Run, RunOutcome
 
@@ -30,7 +32,16 @@ def attempt_of(trial: Trial, run: Run) -> Attempt:
     for buffer in run.buffers:
         printed[buffer.device or "Host"] += buffer.bytes
     worked = run.outcome is RunOutcome.VERIFIED
-    return Attempt(trial, worked, run.outcome.value, run.diagnosis, dict(printed), run.seconds, run.number)
+    return Attempt(trial, worked, run.outcome.value, _diagnosis(run), dict(printed), run.seconds, run.number)
+
+
+def _diagnosis(run: Run) -> Diagnosis | None:
+    """What the log says of a run; where it is silent, how the process ended."""
+    found = run.diagnosis
+    if found is None or run.outcome is RunOutcome.VERIFIED or found.outcome is Outcome.FAILED:
+        return found
+    ended = run.says.removesuffix(found.summary).strip()
+    return replace(found, title=ended.rstrip("."), summary=ended) if ended else found
 
 
 def walk(
@@ -85,6 +96,7 @@ def to_json(plan: Record, command: tuple[str, ...] | None) -> dict[str, Any]:
         "says": verdict.says if verdict else "",
         "root_cause": {"variable": cause.variable, "says": cause.says} if cause else None,
         "not_separated": list(verdict.not_separated) if verdict else [],
+        "predicted": bool(verdict and verdict.predicted),
         "command": list(command) if command else None,
         "launches": launches(plan),
         "runs": [_row(plan, attempt) for attempt in plan.launched],

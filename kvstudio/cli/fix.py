@@ -8,12 +8,12 @@ from typing import Any
 
 from kvstudio.advise.plan import MAX_LAUNCHES, Plan, World, start
 from kvstudio.advise.plan_values import Attempt, Trial, TrialKind
-from kvstudio.advise.refusal import refusal
+from kvstudio.advise.predict import predict
 from kvstudio.case.history import History
 from kvstudio.case.walk import attempt_of, step, to_json
 from kvstudio.case.walks import KeptWalk, Walks, candidates
 from kvstudio.cli.inputs import Inputs, add_device_options, gather
-from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json, message
+from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json, emit_words, message
 from kvstudio.cli.running import add_run_options, need_binary, options_of, run_once
 from kvstudio.errors import ConfigError, KvStudioError, StoreError
 from kvstudio.launch.argv import build_argv, format_command, split_command
@@ -34,7 +34,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--want", action="append", default=[], metavar="NAME=VALUE",
                         help="a setting that matters most, by llama.cpp's name: n_ctx=65536")  # fmt: skip
     parser.add_argument("--yes", action="store_true", help="launch without asking before each run")
-    parser.add_argument("--dry-run", action="store_true", help="plan by the budget alone; nothing is launched")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="plan by the budget alone; nothing is launched, so nothing is verified"
+    )
     parser.add_argument("--resume", action="store_true",
                         help="go on with the unfinished walk of this command; without one, the last")  # fmt: skip
     parser.add_argument("--other-binary", action="append", default=[], metavar="PATH",
@@ -59,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         plan = start(_world(args, inputs, wanted), wanted, max_launches=args.max_launches, attended=not args.yes)
     try:
-        plan = _dry_walk(plan) if args.dry_run else _real_walk(args, inputs, plan, walks)
+        plan = predict(plan) if args.dry_run else _real_walk(args, inputs, plan, walks)
     except KeyboardInterrupt:
         plan = plan.stop()
     command = build_argv(plan.verdict.config) if plan.verdict and plan.verdict.config else None
@@ -67,7 +69,13 @@ def run(args: argparse.Namespace) -> int:
         emit_json(to_json(plan, command))
     else:
         _show(plan)
-    return DONE if plan.verdict and plan.verdict.outcome == "verified" else DOES_NOT_FIT
+    return DONE if _found(plan) else DOES_NOT_FIT
+
+
+def _found(plan: Plan) -> bool:
+    """Whether a launch was verified, or where none was made, a fit is predicted."""
+    verdict = plan.verdict
+    return verdict is not None and (verdict.outcome == "verified" or (verdict.predicted and verdict.config is not None))
 
 
 def _kept(args: argparse.Namespace, walks: Walks) -> KeptWalk | None:
@@ -83,7 +91,16 @@ def _kept(args: argparse.Namespace, walks: Walks) -> KeptWalk | None:
 
 def _world(args: argparse.Namespace, inputs: Inputs, wanted: LaunchConfig) -> World:
     others = () if args.dry_run else _other_binaries(args, inputs, wanted)
-    return World(inputs.model, inputs.devices, inputs.host, inputs.build, binary=inputs.binary, binaries=others)
+    return World(
+        inputs.model,
+        inputs.devices,
+        inputs.host,
+        inputs.build,
+        inputs.overhead or {},
+        inputs.binary,
+        others,
+        extras=inputs.launch.extras,
+    )
 
 
 def _other_binaries(args: argparse.Namespace, inputs: Inputs, wanted: LaunchConfig) -> tuple[Binary, ...]:
@@ -144,9 +161,13 @@ def _real_walk(args: argparse.Namespace, inputs: Inputs, plan: Plan, walks: Walk
         used = replace(inputs, binary=plan.world.other_binary(trial.config) or own)
         return run_once(used, trial.config, trial.predicted, options, title=f"{trial.title}:")
 
+    made = len(plan.launched)
+
     def watch(trial: Trial, finished: Run) -> None:
+        nonlocal made
+        made += 1
         if not args.json:
-            emit(_row(attempt_of(trial, finished)))
+            _emit_row(attempt_of(trial, finished), made)
 
     while plan.pending is not None:
         try:
@@ -175,22 +196,17 @@ def _ask(trial: Trial) -> bool:
     return bool(answer) and answer.strip().lower() in ("", "y", "yes")
 
 
-def _dry_walk(plan: Plan) -> Plan:
-    """The plan as it would go if the budget were the world."""
-    while plan.pending is not None:
-        trial = plan.pending
-        fits = trial.predicted is not None and trial.predicted.fits is not False
-        refused = None if fits or trial.predicted is None else refusal(trial.predicted)
-        plan = plan.ran(Attempt(trial, fits, "predicted to fit" if fits else "predicted not to fit", refused))
-    return plan
-
-
-def _row(attempt: Attempt) -> str:
-    trial = attempt.trial
+def _emit_row(attempt: Attempt, number: int) -> None:
+    """A launch in a line, and where it failed what was in the way in a second one."""
+    trial, found = attempt.trial, attempt.diagnosis
     change = ", ".join(f"{name} {_text(old)} -> {_text(new)}" for name, (old, new) in trial.change.items())
-    sizes = ", ".join(f"{name} {format_bytes(size)}" for name, size in attempt.printed_bytes.items())
-    why = f" ({attempt.diagnosis.title})" if attempt.diagnosis and not attempt.worked else ""
-    return f"{trial.title:<34}  {change or '-':<28}  {attempt.outcome}{why}  {attempt.seconds:.0f} s  {sizes}"
+    sizes = ", ".join(f"{name} {format_bytes(size)}" for name, size in attempt.printed_bytes.items() if size)
+    took = f" in {attempt.seconds:.1f} s" if attempt.run_number is not None else ""
+    got = f", buffers: {sizes}" if sizes else ""
+    outcome = attempt.outcome.replace("_", " ")
+    emit(f"{number}  {trial.title:<30}  {change:<32}  {outcome}{took}{got}")
+    if found is not None and not attempt.worked:
+        emit_words(f"   {found.title if found.memory_class == 'memory' else found.summary}", indent=3)
 
 
 def _text(value: Any) -> str:
@@ -208,12 +224,12 @@ def _show(plan: Plan) -> None:
     if verdict is None:
         return
     if all(attempt.run_number is None for attempt in plan.attempts):
-        for attempt in plan.attempts:
-            emit(_row(attempt))
+        for number, attempt in enumerate(plan.attempts, 1):
+            _emit_row(attempt, number)
     emit("")
-    emit(verdict.says)
+    emit_words(verdict.says)
     if verdict.not_separated:
-        emit(f"Not separated by any pair of runs: {', '.join(verdict.not_separated)}.")
+        emit_words(f"No pair of runs tells whether these are needed: {', '.join(verdict.not_separated)}.")
     if verdict.config is not None:
         emit("")
         emit(format_command(verdict.config))
