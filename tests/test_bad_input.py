@@ -138,6 +138,10 @@ def test_binaries_that_are_none(cli: Run, tmp_path: Path, body: str | None, says
         (("diagnose", str(DATA)), "Is a directory"),
         (("diagnose", str(TINY)), "is a GGUF model, not a log"),
         (("history", "--compare", "3", "7"), "there is no run 3. kvstudio-cli history lists those"),
+        (("budget", *GPU, "--", str(TINY)), f"{TINY} is a model, not a program of llama.cpp. Write it like: --"),
+        (("report", "--case", str(LOG)), f"{LOG.name}, line 1, column 1: expected JSON, a saved case"),
+        (("report", "--log", "a.log", "--case", "b.kvcase"), "--log and --case both say"),
+        (("diagnose", "--", "-odd-.log"), "-odd-.log could not be read"),
         (("history", "--show", "x"), "'x' is not the number of a run"),
         (("history", "--show", "-1"), "'-1' is not the number of a run"),
         (("budget", "--device", "CUDA0=24", "--", "llama-server", "-m", str(TINY)), "the unit is missing"),
@@ -158,6 +162,14 @@ def test_a_command_in_quotes_is_still_one(cli: Run) -> None:
     code, out, _ = cli("budget", "--json", *GPU, "--", f"llama-server -m '{TINY}' -c 2048")
     assert code == 0
     assert json.loads(out)["config"]["n_ctx"] == 2048
+
+
+def test_a_home_folder_in_quotes_is_still_one(cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    (tmp_path / "m.gguf").write_bytes(TINY.read_bytes())
+    code, _, err = cli("budget", *GPU, "--", "llama-server -m ~/m.gguf")
+    assert (code, err) == (0, "")
 
 
 def test_settings_llama_cpp_refuses_are_not_called_fitting(cli: Run) -> None:

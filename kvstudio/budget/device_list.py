@@ -54,5 +54,6 @@ def _main(
     if index < 0:
         return (), errors
     if index >= len(devices):
-        return devices, (*errors, f"-mg {index} is refused: there are {len(devices)} devices.")
+        there = "there is 1 device" if len(devices) == 1 else f"there are {len(devices)} devices"
+        return devices, (*errors, f"-mg {index} is refused: {there}.")
     return (devices[index],), errors

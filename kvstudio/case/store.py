@@ -74,6 +74,9 @@ def load(path: str | Path) -> Case:
         plain = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise StoreError(f"{path.name} could not be read: {error.strerror or error}") from error
+    except json.JSONDecodeError as error:
+        where = f"{path.name}, line {error.lineno}, column {error.colno}"
+        raise StoreError(f"{where}: expected JSON, a saved case", "Open a .kvcase file.") from error
     except (ValueError, RecursionError) as error:
         raise StoreError(f"{path.name} is not a saved case: {error}", "Open a .kvcase file.") from error
     try:

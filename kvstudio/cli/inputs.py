@@ -81,7 +81,12 @@ def parse_command(tokens: list[str]) -> LaunchConfig:
             "no llama.cpp command line was given.", "Put it after --, like: -- llama-server -m model.gguf -c 32768"
         )
     if len(words) == 1 and any(letter.isspace() for letter in words[0]):
-        words = list(split_command(words[0]))  # the whole command line in one pair of quotes
+        # The whole command line in one pair of quotes, where no shell has seen the ~ of a path.
+        words = [os.path.expanduser(word) if word.startswith("~/") else word for word in split_command(words[0])]
+    if words[0].lower().endswith(".gguf"):
+        raise ConfigError(
+            f"{words[0]} is a model, not a program of llama.cpp.", f"Write it like: -- llama-server -m {words[0]}"
+        )
     return parse_argv(tuple(words))
 
 

@@ -9,6 +9,7 @@ from kvstudio.cli.diagnose import show as show_diagnosis
 from kvstudio.cli.inputs import Inputs, gather
 from kvstudio.cli.output import DOES_NOT_FIT, DONE, emit, emit_json, emit_table, emit_words, message
 from kvstudio.cli.running import PHASES, add_run_options, need_binary, options_of, run_once
+from kvstudio.diagnose.values import Outcome
 from kvstudio.launch import process_command
 from kvstudio.launch.argv import format_command, parse_argv
 from kvstudio.units import format_bytes
@@ -50,8 +51,10 @@ def _say_before(inputs: Inputs) -> None:
         if not shard.complete:
             message(f"warning: {incomplete(shard)}")
     changed, lost = process_command.spelled(inputs.config, inputs.binary)
+    doubted = [doubt.partition(" ")[0] for doubt in inputs.doubts]
     for note in changed:
-        message(f"note: {note}")
+        if not any(f" {word};" in note for word in doubted):  # said already, as a warning
+            message(f"note: {note}")
     for note in lost:
         message(f"warning: {note}; it is passed as typed")
 
@@ -73,8 +76,7 @@ def show(run: Run, budget: Budget | None) -> None:
     """Outcome, what was started, its steps, the checks, sizes, and the diagnosis of a failure."""
     reached = f", reached {run.reached.value}" if run.reached else ""
     emit_words(f"{run.outcome.value.replace('_', ' ')} after {run.seconds:.1f} s{reached}")
-    if run.message:
-        emit_words(run.message)
+    emit_words(run.says or run.message)
     if run.argv:
         emit(f"command: {_command(run.argv, run.env)}")
     if run.phase_times:
@@ -87,7 +89,8 @@ def show(run: Run, budget: Budget | None) -> None:
         for check in run.checks:
             emit_words(f"{MARKS[check.ok]:<{marks}}  {check.check:<{names}}  {check.evidence}", marks + 2)
     _show_sizes(run, budget)
-    if run.diagnosis is not None:
+    # A log that only stops has nothing to say about a launch that was stopped.
+    if run.diagnosis is not None and run.diagnosis.outcome in (Outcome.FAILED, Outcome.RECOVERED):
         emit("")
         show_diagnosis(run.diagnosis)
     if run.log_path:

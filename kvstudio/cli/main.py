@@ -112,7 +112,7 @@ def _parse(words: Sequence[str]) -> tuple[argparse.Namespace, Callable[[argparse
         build_parser().parse_args(list(words))
         raise SystemExit(BAD_INPUT)
     ours, theirs = list(words[1:]), []
-    if "--" in ours:
+    if "--" in ours and words[0] in _ABOUT_A_LAUNCH:
         at = ours.index("--")
         ours, theirs = ours[:at], ours[at + 1 :]
     parser, run = _command_parser(words[0])

@@ -35,17 +35,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.format == "zip" and not args.output:
         raise ConfigError("a zip needs a file to go to.", "Add -o report.zip.")
+    if args.log and args.case:
+        raise ConfigError("--log and --case both say what the report is about.", "Leave one of them away.")
     report, case = _build(args)
-    if args.json:
-        emit_json(to_json(report))
-    elif args.format == "zip":
+    if args.format == "zip":
         write_zip(report, args.output, case_json(case) if case else None)
     else:
         words = markdown.render(report) if args.format == "md" else text.render(report)
         if args.output:
             save_text(args.output, words)
-        else:
+        elif not args.json:
             emit(words)
+    if args.json:
+        emit_json(to_json(report))
     for redaction in report.redactions:
         if redaction.hidden and redaction.places:
             message(f"redacted: {redaction.token}, {redaction.places} places ({redaction.reason})")

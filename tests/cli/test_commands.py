@@ -435,6 +435,14 @@ def test_a_report_of_a_log_hides_the_home_folder(capsys, tmp_path, monkeypatch):
     assert "redacted" in err
 
 
+def test_a_saved_report_leaves_the_json_on_stdout(capsys, tmp_path):
+    path = tmp_path / "report.md"
+    code, out, err = run(capsys, "report", "--json", "--log", str(LOGS / "cpu-kv-128gib.log"), "-o", str(path))
+    assert (code, json.loads(out)["schema"]) == (0, "kvstudio.report/1")
+    assert path.read_text(encoding="utf-8").startswith("###")
+    assert f"saved {path}" in err
+
+
 def test_resuming_without_a_kept_walk_says_so(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("KVSTUDIO_DATA", str(tmp_path))
     code, out, err = run(capsys, "fix", "--resume", "--yes")
@@ -462,9 +470,13 @@ def test_fix_by_budget_alone_launches_nothing_and_ends(capsys):
     code, out, _ = run(capsys, "fix", *words)
     found = json.loads(out)
     assert code == 0
-    assert found["outcome"] == "verified"
+    assert (found["outcome"], found["predicted"]) == ("stopped", True), "no launch, no proof"
     assert found["launches"] == 0
-    assert found["root_cause"]["variable"] in ("n_ctx", "cache_type_k")
+    assert found["root_cause"] is None
+    assert found["command"] != list(words[words.index("--") + 1 :])
+    reasons = {each["variable"]: each["reason"] for each in found["not_offered"]}
+    assert "binary" not in reasons, "other builds are not looked for"
+    assert not any("tried" in reason for reason in reasons.values())
     for row in found["runs"]:
         assert len(row["change"]) <= 1
 

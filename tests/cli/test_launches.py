@@ -110,6 +110,27 @@ def test_words_for_a_person_name_outcome_checks_and_log(capsys, server):
     assert "log: " in out
 
 
+@pytest.mark.parametrize(
+    ("env", "options", "says"),
+    [
+        ({}, (), "Started, answered 2 of 2 requests and stopped cleanly."),
+        ({"EXIT": "1"}, (), "Ended with exit code 1."),
+        ({"HANG": "3"}, ("--timeout", "1"), "Timed out: the launch took longer than 1 s"),
+    ],
+)
+def test_the_second_line_says_how_it_ended(capsys, server, monkeypatch, env, options, says):
+    for name, value in env.items():
+        monkeypatch.setenv(f"FAKE_LLAMA_{name}", value)
+    _, out, _ = launch(capsys, server, json_out=False, options=("--repeat", "1", "--timeout", "30", *options))
+    assert out.splitlines()[1].startswith(says)
+    assert "run the same command again" not in out or "EXIT" in env
+
+
+def test_an_unknown_option_is_told_once(capsys, server):
+    _, _, err = launch(capsys, server, "--zzzz")
+    assert err.count("--zzzz") == 1
+
+
 def test_settings_the_program_does_not_know_are_said_before(capsys, server):
     _, _, err = launch(capsys, server, "--swa-full")
     assert "warning: --swa-full: llama-server b10434 has no such option; it is passed as typed" in err
