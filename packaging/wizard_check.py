@@ -1,8 +1,8 @@
-"""One fix walk by real mouse and keyboard: `python packaging/wizard_check.py [--scheme dark] [--pictures DIR]`.
+"""One fix walk by real mouse and keyboard: `python packaging/wizard_check.py [--by mouse|keys] [--pictures DIR]`.
 
 Needs an X session with xdotool and a window manager. A whole tiny model runs on the CPU with the installed
 llama-server, under a command that it refuses; the walk goes on to the verified result, and then to the report.
-Exit code 0: the walk was verified with all six checks, and the report tells its root cause.
+Exit code 0: the walk was verified with all six checks, the report tells its root cause, and no server is left.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from PySide6.QtCore import QEventLoop, QPoint, QTimer
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from kvstudio.report.markdown import escape
 from kvstudio.ui import theme
@@ -33,6 +33,7 @@ TINY = Path(__file__).resolve().parent.parent / "tests" / "data" / "headers" / "
 REFUSED = " -c 512 -np 1 -ctv q8_0 -fa off"
 PATIENCE_S = 120.0
 MOST_PAGES = 30
+MOST_TABS = 40
 CALM_MS = 300
 CHECKS = 6
 _Dialog = TypeVar("_Dialog", bound=QWidget)
@@ -40,6 +41,7 @@ _Dialog = TypeVar("_Dialog", bound=QWidget)
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--by", choices=("mouse", "keys", "both"), default="both", help="both: in turn")
     parser.add_argument("--scheme", choices=("light", "dark"), default="light")
     parser.add_argument("--pictures", type=Path, help="save a picture of every page here")
     args = parser.parse_args()
@@ -54,17 +56,21 @@ def main() -> int:
         window.show()
         window.begin((model,))
         try:
-            return Walk(window, args.pictures).check()
+            code = Walk(window, args.by, args.pictures).check()
         finally:
             window.close()
             task.drain(3000)
+            left = children()
+        if left:
+            sys.stdout.write(f"still running: {left}\n")
+        return 1 if left else code
 
 
 class Walk:
     """Hands and eyes: only X events go in, what is on screen is read from the widgets."""
 
-    def __init__(self, window: MainWindow, pictures: Path | None) -> None:
-        self._window, self._pictures = window, pictures
+    def __init__(self, window: MainWindow, by: str, pictures: Path | None) -> None:
+        self._window, self._by, self._pictures = window, by, pictures
         self._began = time.monotonic()
         self._shown = 0
 
@@ -80,7 +86,7 @@ class Walk:
         checks = len(wizard.page.findChildren(CheckRow))
         passed = all(check.ok for check in self._window.store.case.runs[-1].checks)
         self._say(f"{plan.verdict.outcome} after {len(plan.attempts)} launches: {plan.verdict.says}")
-        self._click(wizard.button(Action.REPORT))
+        self._press(wizard.button(Action.REPORT), by_key=self._by == "keys")
         report = self._wait_for(ReportDialog)
         cause = plan.verdict.root_cause
         told = cause is not None and self._until(
@@ -95,22 +101,31 @@ class Walk:
         store, command = self._window.store, self._window.work.command
         self._until(lambda: store.case.model is not None and store.case.binary is not None, "model and llama-server")
         self._until(lambda: store.case.machine is not None and store.case.budget is not None, "the estimate")
-        self._key("ctrl+l")
+        if self._by == "mouse":
+            self._click(command.edit)
+        else:
+            self._key("ctrl+l")
         self._until(command.is_editing, "the field of the command")
         self._key("ctrl+End")
         xdotool("type", "--delay", "20", REFUSED)
         self._until(lambda: command.field.toPlainText().endswith(REFUSED), "the typed command")
-        self._key("Return")
+        if self._by == "mouse":
+            self._click(command.findChild(QPushButton, "applyCommand"))
+        else:
+            self._key("Return")
         self._until(lambda: store.case.config.flash_attn == "off", "the settings as typed")
 
     def _open_wizard(self) -> FixWizard:
-        self._key("F8")
+        if self._by == "mouse":
+            self._click(self._window.toolbar.fix_button)
+        else:
+            self._key("F8")
         wizard = self._wait_for(FixWizard)
         self._until(lambda: wizard.offered() == (Action.NEXT,) and wizard.plan is not None, "the baseline")
         return wizard
 
     def _walk(self, wizard: FixWizard) -> None:
-        """Take the primary button of every page, by mouse and by Return in turn."""
+        """Take the primary button of every page; by both means a click and Return in turn."""
         for page in range(MOST_PAGES):
             self._until(lambda: calm(wizard), "a page that can be left")
             self._picture(wizard, "page")
@@ -119,7 +134,7 @@ class Walk:
             before = wizard.offered()
             left = wizard.page.widget()
             button = next(b for a in before if (b := wizard.button(a)).isDefault())
-            if page % 2:
+            if self._by == "keys" or (self._by == "both" and page % 2):
                 self._key("Return")
             else:
                 self._click(button)
@@ -127,6 +142,19 @@ class Walk:
             if Action.CANCEL in wizard.offered():
                 self._picture(wizard, "running")
         raise SystemExit("the walk does not end")
+
+    def _press(self, button: QPushButton, by_key: bool) -> None:
+        """A button that is not the primary one: reached by Tab, or clicked."""
+        if not by_key:
+            self._click(button)
+            return
+        for _ in range(MOST_TABS):
+            if button.hasFocus():
+                self._key("space")
+                return
+            self._key("Tab")
+            settle(60)
+        raise SystemExit(f"Tab does not reach {button.text()}")
 
     def _click(self, widget: QWidget) -> None:
         middle = widget.mapToGlobal(QPoint(widget.width() // 2, widget.height() // 2))
@@ -165,6 +193,14 @@ class Walk:
     def _say(self, what: str) -> None:
         sys.stdout.write(f"{time.monotonic() - self._began:5.1f} s  {what}\n")
         sys.stdout.flush()
+
+
+def children() -> str:
+    """Processes that this one started and that still run, a line each."""
+    listed = subprocess.run(
+        ("pgrep", "-a", "-P", str(os.getpid())), capture_output=True, text=True, check=False, timeout=30
+    )
+    return "\n".join(line for line in listed.stdout.splitlines() if "pgrep" not in line)
 
 
 def ready(wizard: FixWizard) -> bool:
