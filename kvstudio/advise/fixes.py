@@ -1,10 +1,11 @@
 """One function per variable: the smallest change of it that should make the launch fit, or None."""
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from kvstudio.advise.in_ram import mapped_weights, more_layers, no_copies
 from kvstudio.advise.situation import Situation
+from kvstudio.advise.sizing import first_that_fits, fix_of, largest_that_fits, on_host
 from kvstudio.advise.values import Fix
 from kvstudio.budget.values import Budget, BufferKind
 from kvstudio.launch.config import LaunchConfig
@@ -28,45 +29,12 @@ _PRECISION = {
 FixFunction = Callable[[Situation], Fix | None]
 
 
-def _fix(s: Situation, variable: str, change: dict[str, Any], title: str, why: str, cost: str) -> Fix | None:
-    """A Fix of exactly one variable, or None when it would not fit or makes the culprit worse."""
-    config, budget = s.try_change(**change)
-    if not s.fits(budget) or s.need_of_culprit(budget) > s.need_of_culprit(s.budget):
-        return None
-    (field, after), before = next(iter(change.items())), getattr(s.config, next(iter(change)))
-    del field
-    return Fix(variable, before, after, title, why, cost, config, budget, s.room_bytes(budget))
-
-
-def _first_that_fits(s: Situation, field: str, values: Iterable[Any]) -> Any | None:
-    """The first value, in the order given (least harm first), whose budget fits."""
-    order = tuple(values)
-    if not order or not s.fits(s.try_change(**{field: order[-1]})[1]):
-        return None  # the last one takes least
-    return next(value for value in order if s.fits(s.try_change(**{field: value})[1]))
-
-
-def _largest_that_fits(s: Situation, field: str, lowest: int, highest: int, step: int = 1) -> int | None:
-    """The largest multiple of `step` in [lowest, highest] that fits, for a need that grows with the value."""
-    low, high = math.ceil(lowest / step), highest // step
-    if low > high or not s.fits(s.try_change(**{field: low * step})[1]):
-        return None
-    best, low = low * step, low + 1
-    while low <= high:
-        middle = (low + high) // 2
-        if s.fits(s.try_change(**{field: middle * step})[1]):
-            best, low = middle * step, middle + 1
-        else:
-            high = middle - 1
-    return best
-
-
 def split_by_free_memory(s: Situation) -> Fix | None:
     """Drop a typed -ts, so that llama.cpp shares layers out by free memory."""
     if s.config.tensor_split is None or len(s.devices) < 2:
         return None
     why = "Without -ts, llama.cpp shares the layers out by the free memory of each device."
-    return _fix(s, "tensor_split", {"tensor_split": None}, "Split by free memory", why, "no cost")
+    return fix_of(s, "tensor_split", {"tensor_split": None}, "Split by free memory", why, "no cost")
 
 
 def split_ratio(s: Situation) -> Fix | None:
@@ -76,7 +44,7 @@ def split_ratio(s: Situation) -> Fix | None:
         return None
     text = ",".join(f"{share:g}" for share in ratio)
     why = "Layers move from the device that is short to one that has room; the sum stays the same."
-    return _fix(s, "tensor_split", {"tensor_split": ratio}, f"Split ratio {text}", why, "no cost")
+    return fix_of(s, "tensor_split", {"tensor_split": ratio}, f"Split ratio {text}", why, "no cost")
 
 
 #: Ratios that are estimated before a split is given up; each is a new placement, whose graph takes a while.
@@ -135,12 +103,12 @@ def context(s: Situation) -> Fix | None:
     """The largest context that fits, never under SMALLEST_CTX in all."""
     effective = s.budget.config
     step = CTX_STEP * (1 if effective.kv_unified else effective.n_parallel)
-    best = _largest_that_fits(s, "n_ctx", max(SMALLEST_CTX, step), effective.n_ctx - 1, step)
+    best = largest_that_fits(s, "n_ctx", max(SMALLEST_CTX, step), effective.n_ctx - 1, step)
     if best is None:
         return None
     best = _rounder(best, s, step)
     why = f"{best} is the largest context that leaves every device room; {effective.n_ctx} does not."
-    return _fix(s, "n_ctx", {"n_ctx": best}, f"Context {best}", why, "shorter context")
+    return fix_of(s, "n_ctx", {"n_ctx": best}, f"Context {best}", why, "shorter context")
 
 
 def _rounder(n_ctx: int, s: Situation, step: int) -> int:
@@ -155,12 +123,12 @@ def _rounder(n_ctx: int, s: Situation, step: int) -> int:
 def slots(s: Situation) -> Fix | None:
     """The most slots, below the current number, that fit."""
     current = s.budget.config.n_parallel
-    best = _largest_that_fits(s, "n_parallel", 1, current - 1)
+    best = largest_that_fits(s, "n_parallel", 1, current - 1)
     if best is None:
         return None
     why = "Recurrent state, sliding-window cells and logits rows are kept per slot."
     unit = "slot" if best == 1 else "slots"
-    return _fix(s, "n_parallel", {"n_parallel": best}, f"{best} {unit}", why, "fewer requests at once")
+    return fix_of(s, "n_parallel", {"n_parallel": best}, f"{best} {unit}", why, "fewer requests at once")
 
 
 def _cheaper_types(current: str) -> tuple[str, ...]:
@@ -179,12 +147,12 @@ def cache_type(s: Situation, side: str) -> Fix | None:
         return None
     field = f"cache_type_{side}"
     current = s.budget.config.cache_type_k if side == "k" else s.budget.config.cache_type_v
-    best = _first_that_fits(s, field, _cheaper_types(current))
+    best = first_that_fits(s, field, _cheaper_types(current))
     if best is None:
         return None
     letter = side.upper()
     why = f"{letter} of the KV cache takes less as {best} than as {current}."
-    return _fix(s, field, {field: best}, f"{letter} type {best}", why, _PRECISION[best])
+    return fix_of(s, field, {field: best}, f"{letter} type {best}", why, _PRECISION[best])
 
 
 def cache_type_k(s: Situation) -> Fix | None:
@@ -218,7 +186,7 @@ def swa_full_off(s: Situation) -> Fix | None:
     if not s.budget.config.swa_full or not any(layer.is_swa for layer in s.model.layers):
         return None
     why = "--swa-full keeps the whole context for layers that only look at a window."
-    return _fix(s, "swa_full", {"swa_full": None}, "No --swa-full", why, "less prompt reuse")
+    return fix_of(s, "swa_full", {"swa_full": None}, "No --swa-full", why, "less prompt reuse")
 
 
 def flash_attention(s: Situation) -> Fix | None:
@@ -226,35 +194,37 @@ def flash_attention(s: Situation) -> Fix | None:
     if s.config.flash_attn != "off" or s.model.architecture == "grok":
         return None
     why = "Without flash attention the scores of all heads over the whole context are kept in the compute buffer."
-    return _fix(s, "flash_attn", {"flash_attn": "on"}, "Flash attention on", why, "no cost where the device has it")
+    return fix_of(s, "flash_attn", {"flash_attn": "on"}, "Flash attention on", why, "no cost where the device has it")
 
 
 def micro_batch(s: Situation) -> Fix | None:
     """The largest smaller n_ubatch that fits."""
     current = s.budget.config.n_ubatch
     sizes = [size for size in (4096, 2048, 1024, 512, 256, 128, 64, 32) if size < current]
-    best = _first_that_fits(s, "n_ubatch", sizes)
+    best = first_that_fits(s, "n_ubatch", sizes)
     if best is None:
         return None
     why = f"Most of the compute buffer is in proportion to n_ubatch, {current} now."
-    return _fix(s, "n_ubatch", {"n_ubatch": best}, f"Micro-batch {best}", why, "slower prompt processing")
+    return fix_of(s, "n_ubatch", {"n_ubatch": best}, f"Micro-batch {best}", why, "slower prompt processing")
 
 
 def gpu_layers(s: Situation) -> Fix | None:
-    """The most layers on devices, below the current number, that fit."""
+    """The most layers on devices, below the current number, that fit; where RAM is short, the fewest more of them."""
     offloaded, _ = s.budget.offloaded_layers
+    if on_host(s):
+        return more_layers(s)
     if not s.devices or offloaded == 0:
         return None
-    best = _largest_that_fits(s, "n_gpu_layers", 0, offloaded - 1)
+    best = largest_that_fits(s, "n_gpu_layers", 0, offloaded - 1)
     if best is None:
         return None
     why = f"{offloaded - best} of {offloaded} layers, with their share of the KV cache, stay in RAM."
-    return _fix(s, "n_gpu_layers", {"n_gpu_layers": best}, f"GPU layers {best}", why, "slower generation")
+    return fix_of(s, "n_gpu_layers", {"n_gpu_layers": best}, f"GPU layers {best}", why, "slower generation")
 
 
 def experts_on_cpu(s: Situation) -> Fix | None:
     """The fewest layers whose experts stay in RAM."""
-    if not s.model.n_expert or s.config.cpu_moe or s.config.override_tensor:
+    if not s.devices or not s.model.n_expert or s.config.cpu_moe or s.config.override_tensor:
         return None
     low, high = (s.config.n_cpu_moe or 0) + 1, s.model.n_layer
     if low > high or not s.fits(s.try_change(n_cpu_moe=high)[1]):
@@ -266,8 +236,14 @@ def experts_on_cpu(s: Situation) -> Fix | None:
             best, high = middle, middle - 1
         else:
             low = middle + 1
-    why = f"The experts of {best} layers stay in RAM; attention and shared weights stay on the device."
-    return _fix(s, "n_cpu_moe", {"n_cpu_moe": best}, f"Experts of {best} layers on the CPU", why, "slower generation")
+    why = f"The experts of {_layers(best)} stay in RAM; attention and shared weights stay on the device."
+    return fix_of(
+        s, "n_cpu_moe", {"n_cpu_moe": best}, f"Experts of {_layers(best)} on the CPU", why, "slower generation"
+    )
+
+
+def _layers(count: int) -> str:
+    return "1 layer" if count == 1 else f"{count} layers"
 
 
 def kv_on_host(s: Situation) -> Fix | None:
@@ -275,7 +251,7 @@ def kv_on_host(s: Situation) -> Fix | None:
     if s.budget.config.kv_offload is False or not s.devices:
         return None
     why = "The KV cache moves to RAM; the device keeps weights and compute."
-    return _fix(s, "kv_offload", {"kv_offload": False}, "KV cache in RAM", why, "much slower at long contexts")
+    return fix_of(s, "kv_offload", {"kv_offload": False}, "KV cache in RAM", why, "much slower at long contexts")
 
 
 def other_device(s: Situation) -> Fix | None:
@@ -286,7 +262,7 @@ def other_device(s: Situation) -> Fix | None:
         if s.config.device == (device.name,):
             continue
         why = f"{device.name} alone has room for everything."
-        fix = _fix(s, "device", {"device": (device.name,)}, f"Only {device.name}", why, "the other devices stay idle")
+        fix = fix_of(s, "device", {"device": (device.name,)}, f"Only {device.name}", why, "the other devices stay idle")
         if fix is not None:
             return fix
     return None
@@ -308,6 +284,8 @@ FIXES: dict[str, FixFunction] = {
     "n_gpu_layers": gpu_layers,
     "device": other_device,
     "kv_offload": kv_on_host,
+    "load_mode": mapped_weights,
+    "repack": no_copies,
 }
 
 

@@ -2,18 +2,20 @@
 
 from kvstudio.budget.values import BufferKind
 
+#: What makes room in RAM where it is the RAM that is short; none of it applies to devices.
+_IN_RAM = ("load_mode", "repack")
 #: Least harm first. Placement costs nothing, so it leads wherever another device may have room.
 _PLACEMENT = ("tensor_split", "split_ratio")
 _ORDER: dict[BufferKind | None, tuple[str, ...]] = {
     BufferKind.KV: (*_PLACEMENT, "swa_full", "n_ctx", "cache_type", "n_parallel", "device", "n_cpu_moe",
-                    "n_gpu_layers", "kv_offload"),
-    BufferKind.RS: ("n_parallel", *_PLACEMENT, "device", "n_gpu_layers", "kv_offload"),
+                    "n_gpu_layers", "kv_offload", *_IN_RAM),
+    BufferKind.RS: ("n_parallel", *_PLACEMENT, "device", "n_gpu_layers", "kv_offload", *_IN_RAM),
     BufferKind.COMPUTE: ("flash_attn", "n_ubatch", *_PLACEMENT, "n_ctx", "n_parallel", "device", "n_cpu_moe",
-                         "n_gpu_layers"),
-    BufferKind.MODEL: (*_PLACEMENT, "n_cpu_moe", "n_gpu_layers", "device"),
+                         "n_gpu_layers", *_IN_RAM),
+    BufferKind.MODEL: (*_PLACEMENT, *_IN_RAM, "n_cpu_moe", "n_gpu_layers", "device"),
     BufferKind.OUTPUT: ("n_parallel", "n_ubatch"),
     None: (*_PLACEMENT, "swa_full", "flash_attn", "n_ctx", "cache_type", "n_parallel", "n_ubatch", "device",
-           "n_cpu_moe", "n_gpu_layers", "kv_offload"),
+           "n_cpu_moe", "n_gpu_layers", "kv_offload", *_IN_RAM),
 }  # fmt: skip
 
 

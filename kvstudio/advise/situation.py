@@ -76,6 +76,11 @@ class Situation:
         room = self.room_bytes(budget)
         return room is not None and room >= self.spare_bytes
 
+    def fits_host(self, budget: Budget) -> bool:
+        """Whether the RAM alone has room, or nobody knows."""
+        room = self._room(budget.host)
+        return room is None or room >= self.spare_bytes
+
     def short_bytes(self, budget: Budget) -> int:
         """What is missing on all devices and the host together, as far as their memory is known."""
         rooms = (self._room(place) for place in self._judged(budget))
@@ -97,8 +102,9 @@ class Situation:
         )
 
     def need_of_culprit(self, budget: Budget) -> int:
-        """What the settings ask of the device that refused."""
-        return need_of(budget, self.culprit)
+        """What the settings take of the device that refused; what is mapped from a file takes nothing of the RAM."""
+        place = next((d for d in budget.devices if d.name == self.culprit), budget.host)
+        return place.need_bytes - place.mapped_bytes
 
     def _total(self, budget: Budget) -> int:
         return sum(place.need_bytes - place.mapped_bytes for place in self._judged(budget))
