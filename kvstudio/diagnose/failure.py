@@ -9,7 +9,7 @@ from kvstudio.runlog.values import AllocationFailed, BufferPrinted, CachePrinted
 
 _LAYERS = (Kind.ALLOCATOR, Kind.BUFFER, Kind.PURPOSE)
 #: Purposes that only name the part (draft, projector, adapter) and often stand after the real chain.
-_PART_ONLY = frozenset({"draft_failed", "mmproj_failed", "lora_failed"})
+PART_ONLY = frozenset({"draft_failed", "mmproj_failed", "lora_failed"})
 _ENDING = (Kind.WRAPPER, Kind.CRASH, Kind.KILLED)
 
 
@@ -93,7 +93,7 @@ def _episodes(run: Timeline) -> tuple[list[list[Group]], list[Mark]]:
         if mark.kind in (Kind.RETRY, Kind.SUCCESS):
             episodes.append([])
             bounds.append(mark)
-        elif mark.kind in _LAYERS and mark.signature.name not in _PART_ONLY:
+        elif mark.kind in _LAYERS and mark.signature.name not in PART_ONLY:
             _add(episodes[-1], mark)
     return episodes, bounds
 

@@ -1,6 +1,9 @@
 """Runs no line ended: they went well, only complained, or the reason is not in the text."""
 
+from dataclasses import replace
+
 from kvstudio.diagnose import missing, quoting, stage, where, wording
+from kvstudio.diagnose.failure import PART_ONLY
 from kvstudio.diagnose.quoting import ENDINGS, Texts
 from kvstudio.diagnose.timeline import Mark, Timeline
 from kvstudio.diagnose.values import Cause, Diagnosis, Outcome
@@ -15,10 +18,7 @@ _PINNED_BACKENDS = ("Vulkan", "SYCL", "CANN", "CUDA")
 def diagnose(run: Timeline, texts: Texts) -> Diagnosis:
     """A success, a harmless warning, a wrapper's text without a reason, or nothing at all."""
     success = run.of(Kind.SUCCESS)
-    # A measurement that failed says so in the words of a context that failed.
-    measured = {m.line for m in run.named("ctx_other")}
-    ends = [m for m in run.of(*ENDINGS) if m.signature.rank > 0 and m.line not in measured]
-    ends = [m for m in ends if not success or m.place > success[-1].place]
+    ends = [m for m in _ends(run) if not success or m.place > success[-1].place]
     if ends:
         return _without_reason(run, ends, texts)
     harmless = run.of(Kind.HARMLESS)
@@ -33,6 +33,14 @@ def diagnose(run: Timeline, texts: Texts) -> Diagnosis:
     return _plain(run, Outcome.UNKNOWN, "unknown", "No failure in this text", text, wants=_wants(run))
 
 
+def _ends(run: Timeline) -> list[Mark]:
+    """Lines that only say that it failed, or which part did."""
+    # A measurement that failed says so in the words of a context that failed.
+    measured = {m.line for m in run.named("ctx_other")}
+    said = [m for m in run.marks if m.kind in ENDINGS or m.signature.name in PART_ONLY]
+    return [m for m in said if m.signature.rank > 0 and m.line not in measured]
+
+
 def _without_reason(run: Timeline, ends: list[Mark], texts: Texts) -> Diagnosis:
     """A failure of which only the wrapper's or the shell's last words are there."""
     telling = [m for m in ends if m.signature.rank > 1]
@@ -41,7 +49,9 @@ def _without_reason(run: Timeline, ends: list[Mark], texts: Texts) -> Diagnosis:
     last = f" The last stage seen is {wording.PART[reached]}." if reached in wording.PART else ""
     says = quoting.says(key or ends[-1])
     text = f"It failed, but the line that says why is not in this text: {says}.{last}"
-    return _plain(run, Outcome.FAILED, "unknown", "The reason is not in this text", text, key, texts, _wants(run))
+    part = key.signature.stage if key is not None and key.kind is Kind.PURPOSE else None
+    title = "The reason is not in this text"
+    return replace(_plain(run, Outcome.FAILED, "unknown", title, text, key, texts, _wants(run)), stage=part)
 
 
 def _wants(run: Timeline) -> tuple[str, ...]:
