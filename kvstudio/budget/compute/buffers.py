@@ -129,10 +129,11 @@ def _simulated(prepared: _Prepared, reserve: Reserve, effective: EffectiveConfig
         prepared.kept = kept_layers(reserve)
     known: Known = reserve.model.memo.setdefault("simulated", Known())
     settings = _settings(reserve, effective, key)
+    probe = _probe_settings(reserve, effective)
     if effective.flash_attn == "auto" and reserve.flash_attn:
-        reserve.flash_attn = flash_attn_survives(reserve, prepared.backends, known, settings)
+        reserve.flash_attn = flash_attn_survives(reserve, prepared.backends, known, probe)
     if any(layer.is_recurrent for layer in reserve.layers) and _shared(prepared.placement):
-        reserve.fused_delta = delta_net_survives(reserve, prepared.backends, known, settings)
+        reserve.fused_delta = delta_net_survives(reserve, prepared.backends, known, probe)
     return simulate(
         reserve, prepared.backends, prepared.kept, known, (settings, reserve.flash_attn, reserve.fused_delta)
     )
@@ -151,6 +152,18 @@ def _settings(reserve: Reserve, effective: EffectiveConfig, key: Any) -> Any:
             load_mode="", lazy_mode="", repack=True, no_host=False,
         ),
         reserve.full_offload, key[1:],
+    )  # fmt: skip
+
+
+def _probe_settings(reserve: Reserve, effective: EffectiveConfig) -> Any:
+    """The same for a probe, whose batch is its own."""
+    return (
+        replace(
+            effective, n_gpu_layers=0, overrides=(), notes=(), errors=(), n_batch=0, fit=False, pipeline_copies=1,
+            load_mode="", lazy_mode="", repack=True, no_host=False, n_ctx=0, n_ctx_seq=0, n_parallel=0, n_ubatch=0,
+            n_outputs_max=0,
+        ),
+        reserve.full_offload, reserve.pooling_kind,
     )  # fmt: skip
 
 

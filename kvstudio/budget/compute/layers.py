@@ -42,11 +42,21 @@ def all_layers(reserve: Reserve) -> Kept:
 
 
 def kept_layers(reserve: Reserve, periods: int = KEPT_PERIODS) -> Kept:
-    """The representative layers of a placement; of each repetition so many periods and the last."""
+    """The representative layers of a placement; of each repetition so many periods at its start, one or two at its end.
+
+    Two where layers of a device have weights on the host: splits then cross layers, and what only the last layer reads
+    enters with the one before it.
+    """
     if reserve.arch in HOLD_PER_LAYER:
         return all_layers(reserve)
-    row = kinds_of(reserve.model, reserve.placement).row
+    kinds = kinds_of(reserve.model, reserve.placement)
+    row = kinds.row
     layer_device = reserve.placement.layer_device
+    shared = any(
+        place is not None and place.on_host and device is not None
+        for place, device in zip(kinds.places, layer_device, strict=False)
+    )
+    tail = 2 if shared or periods > KEPT_PERIODS else 1
     runs = _by_device(layer_device[: reserve.model.n_layer])
     twins: dict[str, str] = {}
     twin_times: dict[str, dict[int, int]] = {}
@@ -57,7 +67,7 @@ def kept_layers(reserve: Reserve, periods: int = KEPT_PERIODS) -> Kept:
     first_device = next(iter(reserve.placement.devices), "CPU")
     traits = dict(zip(reserve.placement.devices, reserve.placement.traits, strict=True))
     for at, (device, run) in enumerate(zip(devices, runs, strict=True)):
-        layers, left_out = _compress(row, run, periods)
+        layers, left_out = _compress(row, run, periods, tail)
         inner = 0 < at < len(runs) - 1 and devices.count(device) == 1 and device not in ("CPU", first_device)
         if inner and device != (layer_device[reserve.model.n_layer_all] or "CPU"):
             shape = tuple((gap.period[0] - run[0], len(gap.period)) for gap in left_out)
@@ -92,7 +102,7 @@ def _by_device(layer_device: Sequence[str | None]) -> list[list[int]]:
     return runs
 
 
-def _compress(row: Sequence[Any], run: list[int], periods: int) -> tuple[list[int], list[Gap]]:
+def _compress(row: Sequence[Any], run: list[int], periods: int, tail: int) -> tuple[list[int], list[Gap]]:
     """The run without the middle of its repetitions, and the gaps."""
     kept: list[int] = []
     gaps: list[Gap] = []
@@ -100,12 +110,12 @@ def _compress(row: Sequence[Any], run: list[int], periods: int) -> tuple[list[in
     kinds = [row[il] for il in run]
     while at < n:
         period, times = _repetition(kinds, at)
-        if times > periods + 1:
+        if times > periods + tail:
             gap = at + period * periods
             end = at + period * times
             kept.extend(run[at:gap])
-            gaps.append(Gap(tuple(run[gap - period : gap]), times - periods - 1))
-            kept.extend(run[end - period : end])
+            gaps.append(Gap(tuple(run[gap - period : gap]), times - periods - tail))
+            kept.extend(run[end - period * tail : end])
             at = end
         else:
             kept.append(run[at])

@@ -10,18 +10,20 @@ from kvstudio.budget.compute.backend import Backend
 from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.families import build
 from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE, Reserve, pad
+from kvstudio.budget.compute.kinds import kinds_of
 from kvstudio.budget.compute.known import Known, Outline
 from kvstudio.budget.compute.layers import Kept, all_layers, kept_layers
 from kvstudio.budget.compute.program import NotPeriodicError, Part, Program, repeats_of
 from kvstudio.budget.compute.reasons import label, sentence
 from kvstudio.budget.compute.schedule import Schedule, assign, schedule
 from kvstudio.budget.compute.structure import structure_of
-from kvstudio.budget.compute.support import support_of
+from kvstudio.budget.compute.support import VULKAN_TENSOR_LIMIT, support_of
 from kvstudio.budget.compute.tensor import Tensor
 from kvstudio.budget.compute.vulkan_order import reorder_new, reorder_old
 from kvstudio.budget.placement_values import PlacedTensor, Placement
 from kvstudio.budget.values import EffectiveConfig
 from kvstudio.launch.config import LaunchConfig
+from kvstudio.model.architectures import CacheClass
 from kvstudio.model.values import ModelInfo
 
 #: Backends that never take over an operation whose weight is on the host.
@@ -203,7 +205,7 @@ def _survives(
     known = Known() if known is None else known
     # An operation's device depends on its own layer and the two beside it: two periods and the last show every case.
     kept = kept_layers(reserve, 2)
-    key = settings, structure_of(reserve, kept)[0]
+    key = settings, _batch_of_probe(reserve, per_seq), structure_of(reserve, kept)[0]
     found = known.survives.get(key)
     if found is None:
         n_tokens = per_seq * reserve.n_seqs
@@ -213,6 +215,36 @@ def _survives(
         found = all(backends[node.backend].name == reserve.device(il) for node, il in fused(graph) if il >= 0)
         known.keep_probe(key, found)
     return found
+
+
+#: Caches whose cells are a multiple of 256 however long the context is.
+_EVEN_CACHES = (CacheClass.UNIFIED, CacheClass.ISWA, CacheClass.HYBRID, CacheClass.RECURRENT)
+_WIDEST_VALUE = 4
+_HEADS_AT_MOST = 256
+
+
+def _batch_of_probe(reserve: Reserve, per_seq: int) -> Any:
+    """What of the batch and the cells may change where an operation of a probe runs.
+
+    The number of cells does as soon as a tensor may be too large for a device, the number of sequences when a device
+    may take over what the host has the weights of, else only whether there are several.
+    """
+    config, model = reserve.config, reserve.model
+    streams = reserve.n_stream
+    if model.hparams["cache"] not in _EVEN_CACHES:
+        return config.n_ctx, config.n_ctx_seq, config.n_parallel
+    on_host = kinds_of(model, reserve.placement).on_host
+    n_seqs = reserve.n_seqs if on_host else min(reserve.n_seqs, 2)
+    width = max(max(layer.n_embd_k_gqa, layer.n_embd_v_gqa) for layer in reserve.layers)
+    heads = max(_HEADS_AT_MOST, *(layer.n_head for layer in reserve.layers))
+    largest = _WIDEST_VALUE * reserve.n_ctx_seq * max(width * streams, heads * per_seq * reserve.n_seqs)
+    limits = [
+        min(VULKAN_TENSOR_LIMIT, trait.max_tensor_bytes or VULKAN_TENSOR_LIMIT)
+        for trait in reserve.placement.traits
+        if trait.backend == "Vulkan"
+    ]
+    too_large = bool(limits) and largest > min(limits)
+    return n_seqs, (config.n_ctx, config.n_ctx_seq, reserve.n_seqs) if too_large else None
 
 
 def reserve_for(
