@@ -12,6 +12,9 @@ from kvstudio.oracle.values import OracleResult, OracleRow
 from kvstudio.places import data_dir
 from kvstudio.units import MIB
 
+#: What cutting off parts of a MiB, in up to three sums, can take away.
+_ROUNDED = 3 * MIB
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--again", action="store_true", help="measure anew, even if this was measured before")
@@ -56,5 +59,11 @@ def _show(result: OracleResult) -> None:
 def _row(row: OracleRow) -> list[str]:
     estimated = "-" if row.estimated is None else f"{row.estimated / MIB:.1f}"
     measured = "-" if row.measured is None else f"{row.measured / MIB:.0f}"
-    difference = "-" if row.difference is None else "agrees" if not row.difference else f"{row.difference / MIB:+.1f}"
+    difference = "-" if row.difference is None else f"{row.difference / MIB:+.1f}" if row.difference else _agrees(row)
     return [row.device, row.kind, estimated, measured, difference, row.note]
+
+
+def _agrees(row: OracleRow) -> str:
+    """`explained` where both figures are right although they differ, for the reason in the note."""
+    apart = abs((row.estimated or 0) - (row.measured or 0))
+    return "explained" if row.note and apart >= _ROUNDED else "agrees"

@@ -141,7 +141,8 @@ def _version(seen: Observed) -> str | None:
         return None
     target = f" for {facts.target}" if facts.target else ""
     built = f"\nbuilt with {facts.compiler}{target}" if facts.compiler else ""
-    return f"version: {facts.build} ({facts.commit}){built}"
+    commit = f" ({facts.commit})" if facts.commit else ""
+    return f"version: {facts.build}{commit}{built}"
 
 
 def _os(seen: Observed) -> str | None:

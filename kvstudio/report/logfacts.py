@@ -8,7 +8,7 @@ from kvstudio.runlog.values import LogLine
 
 _VERSION = (
     re.compile(
-        r"\bbuild:? (?P<build>\d+) \((?P<commit>[0-9a-f]{6,40})\)"
+        r"\bbuild:? (?P<build>\d+) \((?:(?P<commit>[0-9a-f]{6,40})|unknown)\)"
         r"(?: with (?P<compiler>.+?))?(?: for (?P<target>.+?))?\s*$"
     ),
     re.compile(r"\bversion: (?P<build>\d+) \((?P<commit>[0-9a-f]{6,40})\)"),
@@ -100,7 +100,7 @@ def _read_version(text: str, facts: LogFacts) -> None:
         for pattern in _VERSION:
             if not facts.build and (match := pattern.search(text)):
                 named = match.groupdict()
-                facts.build, facts.commit = named["build"], named["commit"]
+                facts.build, facts.commit = named["build"], named["commit"] or ""  # none without git
                 facts.compiler = facts.compiler or (named.get("compiler") or "")
                 facts.target = facts.target or (named.get("target") or "")
     if not facts.compiler and (match := _BUILT_WITH.search(text)):

@@ -13,6 +13,8 @@ import pytest
 from kvstudio.cli import main
 from kvstudio.cli.main import COMMANDS
 from kvstudio.cli.output import Progress
+from kvstudio.oracle.values import OracleResult, OracleRow
+from kvstudio.units import MIB
 from tests.fakes.launches import FAKE
 
 LOGS = Path(__file__).parent.parent / "data" / "logs"
@@ -160,6 +162,14 @@ def test_check_measures_beside_the_estimate(capsys, server):
     assert json.loads(run(capsys, "check", "--json", "--", server, "-m", TINY, "-c", "4096", "-np", "1")[1])["cached"]
 
 
+@pytest.mark.parametrize(("estimated", "says"), [(1.5, "agrees"), (60.0, "explained")])
+def test_figures_apart_for_a_known_reason_are_not_said_to_agree(capsys, monkeypatch, server, estimated, says):
+    row = OracleRow("Host", "model", 1 * MIB, 2**40, round(estimated * MIB), "the dry run does not map the file")
+    monkeypatch.setattr("kvstudio.cli.check.check", lambda *_, **__: OracleResult("x", (), (row,), "It agrees."))
+    _, out, _ = run(capsys, "check", "--", server, "-m", TINY)
+    assert f"{says}  the dry run" in out
+
+
 class _Terminal(io.StringIO):
     def isatty(self):
         return True
@@ -187,3 +197,14 @@ def test_a_launch_shows_its_steps_on_a_terminal(capsys, server, monkeypatch):
     assert "\r" in said
     assert "loading weights" in said
     assert said.rstrip(" ").endswith("\r")
+
+
+def test_the_build_of_a_program_named_by_its_path_decides_for_typed_devices_too(server, capsys):
+    def build_of(program, *options):
+        code, out, _ = run(capsys, "budget", "--json", *options, "--", program, "-m", TINY)
+        assert code == 0
+        return json.loads(out)["config"]["build"]
+
+    assert build_of(server, "--cpu-only") == build_of(server, "--device", "CUDA0=24GiB") == 10434
+    assert build_of(server, "--cpu-only", "--build", "b11434") == 11434
+    assert build_of("/not/here/llama-server", "--cpu-only") == build_of("llama-server", "--cpu-only") == 11434
