@@ -138,6 +138,17 @@ def choose_binary(config: LaunchConfig) -> Binary | None:
     return programs.inspect(path, data_dir()) if path else None
 
 
+def named_here(config: LaunchConfig) -> Binary | None:
+    """The program whose path the command gives, where it is one of this machine: its build decides even for devices
+    that were typed. A command from elsewhere names one that is not here."""
+    if not os.path.dirname(config.program) or not os.path.isfile(config.program):
+        return None
+    try:
+        return programs.inspect(config.program, data_dir())
+    except KvStudioError:
+        return None
+
+
 _RPC = "RPC server"
 _NO_LIST = "the program does not list its devices"
 
@@ -199,7 +210,7 @@ def gather(args: argparse.Namespace, *, need_binary: bool = False) -> Inputs:
     config = parse_command(args.command)
     model = load_model(config)
     typed = typed_devices(args)
-    binary = choose_binary(config) if need_binary or typed is None else None
+    binary = choose_binary(config) if need_binary or typed is None else named_here(config)
     build = args.build or config.build or (binary.build if binary else None)
     if typed is not None:
         devices, host = typed
