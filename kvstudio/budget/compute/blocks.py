@@ -370,8 +370,11 @@ class Blocks(Graph):
         sinks: Tensor | None = None,
         k_first: bool = False,
         cache_layer: int | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor:
-        """Store K and V, attend over the cache, project. `k_first`: the order of the sliding-window variant."""
+        """Store K and V, attend over the cache, project. `k_first`: the order of the sliding-window variant; `mask`
+        in the stead of the cache's own.
+        """
         if inp.kind == "none":
             assert k is not None and v is not None
             self.expand(q, k, v)
@@ -394,7 +397,7 @@ class Blocks(Graph):
             layer = self.r.layers[il]
             keys = self.cached_k(inp, at, layer.n_embd_head_k, layer.n_head_kv)
             values = self.cached_v(inp, at, layer.n_embd_head_v, layer.n_head_kv)
-            cur = self.mha(q, keys, values, inp.mask, kq_b=kq_b, sinks=sinks, il=il)
+            cur = self.mha(q, keys, values, inp.mask if mask is None else mask, kq_b=kq_b, sinks=sinks, il=il)
             if inp.v_rot is not None:
                 cur = self.rotate(cur, inp.v_rot)
         return self.project(cur, wo, wo_b, wo_s)
@@ -661,8 +664,10 @@ class Blocks(Graph):
 #: Architectures that rotate positions in sections (four position ids per token).
 M_ROPE = frozenset(
     {"qwen2vl", "qwen3vl", "qwen3vlmoe", "paddleocr", "glm4", "glm4moe", "qwen35", "qwen35moe", "hunyuan_vl",
-     "hunyuan-vl", "qwen3tts", "bailingmoe3"}
+     "hunyuan-vl", "qwen3tts", "bailingmoe3", "qwen4exp", "clef"}
 )  # fmt: skip
-ALWAYS_M_ROPE = frozenset({"qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen3tts", "paddleocr", "qwen35", "qwen35moe"})
+ALWAYS_M_ROPE = frozenset(
+    {"qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen3tts", "paddleocr", "qwen35", "qwen35moe", "qwen4exp", "clef"}
+)
 #: Architectures that soft-cap attention scores inside the attention block.
 SOFT_CAP = frozenset({"gemma2"})

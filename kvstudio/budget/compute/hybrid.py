@@ -137,10 +137,13 @@ class DeltaNet(HybridDecoder):
         q = g.build_norm(q, g.w(il, "attn_q_norm"), None, "rms", il)
         k = g.build_norm(g.reshape(k, head, n_kv, nt), g.w(il, "attn_k_norm"), None, "rms", il)
         v = g.reshape(v, head, n_kv, nt)
-        cur = g.attend(self.cache(il), il, g.rope(q, self.pos), g.rope(k, self.pos), v)
+        cur = self.attend_heads(il, g.rope(q, self.pos), g.rope(k, self.pos), v)
         gate = g.cont(gate, head * n_head, nt)
         cur = g.mul(cur, g.unary(gate))
         return g.mm(g.need(il, "attn_output"), cur, g.w(il, "attn_output", "scale"))
+
+    def attend_heads(self, il: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return self.g.attend(self.cache(il), il, q, k, v)
 
     def linear(self, il: int, cur: Tensor) -> Tensor:
         g, states, hp = self.g, self.states, self.g.model.hparams
