@@ -38,6 +38,8 @@ def of_memory(
     names = {m.signature.name for m in group.marks}
     if where.requested_bytes is not None and where.requested_bytes >= UNDERFLOW_BYTES:
         return Ruling(Cause.BUG, "the number asked for is no real size: an underflow, not a need")
+    if where.requested_bytes == 0:
+        return Ruling(Cause.BUG, "nothing was asked for, so that no memory was missing")
     limited = next((m for m in group.marks if m.signature.cause == "backend_limit"), None)
     if limited is not None:
         return Ruling(Cause.BACKEND_LIMIT, "the backend takes no single allocation that large, however much is free")
@@ -192,7 +194,7 @@ _FULL = frozenset(
     {
         "cann_malloc", "cann_runtime", "cuda_malloc", "cuda_runtime", "driver_submission", "hexagon_alloc",
         "level_zero", "malloc_said", "metal_2023_failed", "metal_buffer", "metal_bytes", "metal_command_memory",
-        "opencl_buffer", "opencl_create", "openvino_alloc", "openvino_buffer", "pool_call", "sycl_alloc",
-        "sycl_memtrace", "sycl_pool", "vulkan_exception", "vulkan_size",
+        "opencl_buffer", "opencl_create", "openvino_alloc", "openvino_buffer", "pool_call", "sized_buffer",
+        "sycl_alloc", "sycl_memtrace", "sycl_pool", "vulkan_exception", "vulkan_size",
     }
 )  # fmt: skip

@@ -28,6 +28,8 @@ _RUNTIME_NAMES = {
 _CALLS = {"hipMalloc": "ROCm", "musaMalloc": "MUSA", "cu": "CUDA", "hip": "ROCm"}
 #: The OpenCL backend has one kind of buffer, whatever the device.
 _OPENCL_BUFFERS = ("opencl_buffer", "opencl_buffer_limit")
+#: So had the Metal backend, before it took the number of a device into the name.
+_METAL_BUFFERS = ("metal_buffer", "metal_bytes")
 _MALLOC_BACKENDS = ("CUDA", "ROCm", "MUSA")
 
 
@@ -91,6 +93,8 @@ def _device(run: Timeline, group: Group) -> str | None:
     only = _only_device(run, backend)
     if only is not None:
         return only
+    if any(m.signature.name in _METAL_BUFFERS for m in allocators):
+        return "Metal"
     overridden = {m.groups.get("buf") for m in run.named("override_buffer") if m.place < group.start}
     if len(overridden) == 1 and None not in overridden and not allocators:
         return next(iter(overridden))

@@ -4,6 +4,8 @@
 # Lines stand as the programs print them.
 
 PHRASES: dict[str, str] = {
+    "cpu_unsupported": "bash: line 1: 4242 Illegal instruction     (core dumped) ./llama-server -m model.gguf",
+    "unit_failed": "llama.service: Main process exited, code=exited, status=1/FAILURE",
     "gpu_unusable": "ggml_cuda_init: failed to initialize CUDA: unknown error",
     "pool_flush": "CUDA pool[0]: alloc of 96.00 MiB failed, flushing 512.00 MiB of cached buffers and retrying",
     "fallback_alloc": "reorder_qw: device alloc of 1048576 bytes failed, using host memory fallback",

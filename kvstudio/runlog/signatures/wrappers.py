@@ -27,6 +27,9 @@ WRAPPERS: tuple[Signature, ...] = (
     row("exiting", Kind.WRAPPER, ("exiting due to", "LMSTUDIO_STARTUP_ERROR", "Compute error"),
         r"exiting due to model loading error|LMSTUDIO_STARTUP_ERROR|Compute error", "the program gave up",
         "tools/server", rank=1),
+    row("unit_failed", Kind.WRAPPER, ("code=exited, status=", "Failed with result '"),
+        r"code=exited, status=[1-9]|Failed with result '(?:exit-code|signal|core-dump|timeout)'", "the service ended with a failure",
+        "systemd", rank=1),
     row("batch_failed", Kind.WRAPPER, ("failed to decode", "failed to encode, ret", "failed to allocate graph, ret", "failed rc=",
         "llama_process() failed"),
         r"failed to (?:decode|encode|allocate graph), ret = -?[1-9]|failed to decode (?:\w+ ){0,2}batch, re[ts] = -?[1-9]"
@@ -132,7 +135,7 @@ HARMLESS: tuple[Signature, ...] = (
     row("proc_meminfo", Kind.HARMLESS, "/proc/meminfo", r"failed to (?:open|read from) /proc/meminfo|/proc/meminfo reading failed",
         "the free memory of a shared device was taken from the driver instead", "ggml-cuda.cu ggml_backend_cuda_get_available_uma_memory",
         rank=1),
-    row("zero_buffer", Kind.HARMLESS, " of size 0", r"(?:buffer|allocation) of size 0\b", "an empty request, of no consequence",
+    row("zero_buffer", Kind.HARMLESS, " of size 0", r"(?:(?<!output )buffer|allocation) of size 0\b", "an empty request, of no consequence",
         "ggml-alloc.c, ggml-vulkan-buffers.cpp", rank=1),
     row("zero_bytes", Kind.HARMLESS, "allocating 0 bytes", r"allocating 0 bytes for ggml_", "an empty request, of no consequence", "ggml.c",
         rank=1),
