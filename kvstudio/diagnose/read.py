@@ -9,7 +9,7 @@ from kvstudio.budget.values import Budget
 from kvstudio.diagnose.diagnose import diagnose
 from kvstudio.diagnose.values import Diagnosis
 from kvstudio.runlog.lines import MAX_LINE, LineReader, make_line
-from kvstudio.runlog.lookup import WORDS, look, may_vary, phrases
+from kvstudio.runlog.lookup import WORDS, look, may_vary, next_word, phrases
 from kvstudio.runlog.parse import FEW, LogParser
 from kvstudio.runlog.sieve import Sieve
 from kvstudio.runlog.values import LogEvent, LogLine
@@ -216,51 +216,51 @@ class _Scanner:
                 self.kept.setdefault(number, line)
 
     def _long(self, number: int, raw: bytes) -> None:
-        """Windows of a line too long to keep: its start, the first in which a word stands, and the last."""
-        windows = self._windows
-        if windows.number != number:
+        """Windows of a line too long to keep, or of a part of it."""
+        if self._windows.number != number:
             self._read_windows()
-            windows = self._windows = _Windows(number)
-        for start in windows.starts(raw, self._sieve):
-            self._window(windows, windows.text[start : start + WINDOW])
-
-    def _window(self, windows: "_Windows", raw: bytes) -> None:
-        windows.n_read += 1
-        if windows.n_read <= MAX_WINDOWS:
-            self._read(windows.number, raw)
-        else:
-            windows.last.append(raw)
+            self._windows = _Windows(number)
+        for window in self._windows.first_of(raw):
+            self._read(number, window)
 
     def _read_windows(self) -> None:
-        for raw in self._windows.last:
-            self._read(self._windows.number, raw)
+        for window in self._windows.last:
+            self._read(self._windows.number, window)
 
 
 class _Windows:
-    """How far the one long line at hand was looked through."""
+    """What to read of one line that is too long to keep: its start, and pieces in which a word stands."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.n_read = 0
+        #: Pieces to read in the end; of many, those before were passed over.
         self.last: deque[bytes] = deque(maxlen=MAX_WINDOWS)
-        #: The part at hand, with the end of the part before: a word may stand across.
-        self.text = b""
+        self._n_given = 0
+        self._before = ""
 
-    def starts(self, raw: bytes, sieve: Sieve) -> Iterator[int]:
-        """Where windows that hold a word start in `text`, the part `raw` of the line."""
-        first = not self.n_read
-        self.text = self.text[-LONGEST:] + raw
-        if first:
-            yield 0
-        end = WINDOW if first else 0
-        for place in sieve.places(self.text):
-            if place < end:
-                continue
-            near = self.text[max(0, place - LONGEST) : place + LONGEST]
-            if look(near.decode("utf-8", "replace")) is not None:
-                start = max(end, place - WINDOW // 2)
-                end = start + WINDOW
-                yield start
+    def first_of(self, raw: bytes) -> Iterator[bytes]:
+        """Pieces of the line's next part to read at once, as long as there are few."""
+        text = raw.decode("utf-8", "replace")
+        start = 0
+        if self._n_given == 0:
+            start = WINDOW
+            yield from self._give(text[:WINDOW])
+        # A word may stand across two parts.
+        text, start = self._before + text, start + len(self._before)
+        at = next_word(text, max(0, start - LONGEST))
+        while at is not None:
+            start = max(start - LONGEST, at - WINDOW // 2)
+            yield from self._give(text[start : start + WINDOW])
+            start += WINDOW
+            at = next_word(text, start)
+        self._before = text[-LONGEST:]
+
+    def _give(self, piece: str) -> Iterator[bytes]:
+        self._n_given += 1
+        if self._n_given <= MAX_WINDOWS:
+            yield piece.encode("utf-8", "replace")
+        else:
+            self.last.append(piece.encode("utf-8", "replace"))
 
 
 def _line_end(data: bytes, at: int) -> int:

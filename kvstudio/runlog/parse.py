@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from kvstudio.runlog.facts import FACT_WORDS, DeviceNames, Tables, facts, mib, size
-from kvstudio.runlog.patterns import KEYWORDS, matches
+from kvstudio.runlog.facts import DeviceNames, Tables, facts, mib, size
+from kvstudio.runlog.lookup import WORDS, Hints, Shapes, look
+from kvstudio.runlog.patterns import matches
 from kvstudio.runlog.sieve import Sieve
 from kvstudio.runlog.signatures.row import Kind, Signature
 from kvstudio.runlog.values import (
@@ -19,7 +20,6 @@ from kvstudio.runlog.values import (
     Phase,
     PhaseReached,
 )
-from kvstudio.runlog.words import Filter
 
 #: Characters of a message that patterns look at; a longer message is read at both ends.
 MAX_MESSAGE = 4096
@@ -28,23 +28,6 @@ MIN_BATCH = 8
 #: Lines repeat when fewer than one in this many is new.
 FEW = 10
 _LAYER = {Kind.ALLOCATOR: "A", Kind.BUFFER: "B", Kind.PURPOSE: "C"}
-
-#: Words that make a line worth a closer look; a plain substring search is the cheapest filter there is.
-WORDS: tuple[str, ...] = tuple(
-    dict.fromkeys(
-        (
-            *KEYWORDS,
-            *FACT_WORDS,
-            "memory breakdown",
-            "fit_memory_breakdown",
-            "breakdown_print: ",
-            "Device ",
-            "devices",
-            "ggml_vulkan: ",
-            "n_slots = ",
-        )
-    )
-)
 
 _GLUED = re.compile(
     r"\\n(?=[a-z_~][\w~]*[:( ])"  # escaped line ends inside a wrapper's string
@@ -70,21 +53,22 @@ class LogParser:
         self._devices = DeviceNames()
         self._tables = Tables()
         self._sieve = Sieve(WORDS)
-        self._filter = Filter(WORDS)
+        self._shapes = Shapes()
         self._repeats = False
 
     def feed(self, lines: Iterable[LogLine]) -> tuple[LogEvent, ...]:
         """Events of these lines, in order."""
         events: list[LogEvent] = []
         lines = tuple(lines)
-        known = self._filter.n_dull
+        known = self._shapes.n_dull
         candidates = lines if self._repeats else self._candidates(lines)
         for line in candidates:
-            if self._filter.passes(line.message.encode("utf-8", "replace")):
-                self._read(line.number, line.message, events)
+            hints = self._shapes.look(line.message)
+            if hints is not None:
+                self._read(line.number, line.message, hints, events)
         if len(lines) >= MIN_BATCH:
             # Lines that the sieve lets through and that are like earlier ones are cheaper to compare with those.
-            self._repeats = len(candidates) * 2 > len(lines) and (self._filter.n_dull - known) * FEW < len(lines)
+            self._repeats = len(candidates) * 2 > len(lines) and (self._shapes.n_dull - known) * FEW < len(lines)
         return tuple(events)
 
     def _candidates(self, lines: tuple[LogLine, ...]) -> Sequence[LogLine]:
@@ -103,14 +87,28 @@ class LogParser:
             chosen.append(lines[number])
         return chosen
 
-    def _read(self, number: int, message: str, events: list[LogEvent]) -> None:
+    def _read(self, number: int, message: str, hints: Hints, events: list[LogEvent]) -> None:
         if len(message) > MAX_MESSAGE:
             message = message[: MAX_MESSAGE * 3 // 4] + " ... " + message[-MAX_MESSAGE // 4 :]
-        glued = any(glue in message for glue in _GLUE)
-        for part in _GLUED.split(message) if glued else (message,):
-            self._read_part(number, part.strip(), events)
+        parts = _GLUED.split(message) if any(map(message.__contains__, _GLUE)) else (message,)
+        if len(parts) == 1:
+            self._read_part(number, message.strip(), hints, events)
+            return
+        for part in parts:
+            of_part = look(part)
+            if of_part is not None:
+                self._read_part(number, part.strip(), of_part, events)
 
-    def _read_part(self, number: int, message: str, events: list[LogEvent]) -> None:
+    def _read_part(self, number: int, message: str, hints: Hints, events: list[LogEvent]) -> None:
+        if hints.facts or hints.listed or "|" in message:
+            self._read_figures(number, message, events)
+        for signature, groups in matches(message, hints.rows):
+            events.append(_event(number, signature, groups))
+            if signature.name in _PHASES:
+                phase_name, done = _PHASES[signature.name]
+                events.append(PhaseReached(number, phase_name, done))
+
+    def _read_figures(self, number: int, message: str, events: list[LogEvent]) -> None:
         stated = facts(number, message)
         device = self._devices.read(number, message)
         rows = self._tables.read(number, message)
@@ -119,11 +117,6 @@ class LogParser:
             phase = _phase_of(event)
             if phase is not None:
                 events.append(phase)
-        for signature, groups in matches(message):
-            events.append(_event(number, signature, groups))
-            if signature.name in _PHASES:
-                phase_name, done = _PHASES[signature.name]
-                events.append(PhaseReached(number, phase_name, done))
 
 
 def parse(lines: Iterable[LogLine]) -> tuple[LogEvent, ...]:

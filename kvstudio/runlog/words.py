@@ -1,26 +1,43 @@
-"""One quick look that tells whether a line can matter at all."""
+"""A text to those of many words that stand in it, in one pass."""
 
 import re
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections import Counter
+from collections.abc import Iterable
 
-#: Letters by how often logs have them; a word is looked for from its rarest letter on, which skips most of a line.
-_COMMON_FIRST = " etaosrin|=0123456789.,:lhdcmpu_gfy-bkwvI"
-_PIECE = 10
-_DIGITS = b"0123456789"
-_MAX_SHAPES = 20_000
-_SLICE = 64 * 1024
+#: How often letters stand in English, in percent; digits and all others are put at a rough figure.
+_SHARES = dict(
+    zip(
+        " etaoinshrdlucmfwypvbgkqjxz",
+        (18, 10, 7.4, 6.5, 6, 5.6, 5.6, 5.1, 5, 4.7, 3.4, 3.2, 2.2, 2.2, 2, 1.8, 1.7, 1.6, 1.5, 0.8, 1.2, 1.6, 0.6,
+         0.1, 0.1, 0.15, 0.05),
+        strict=True,
+    )
+)  # fmt: skip
+_DIGIT, _OTHER = 2.5, 0.4
+#: A word is looked for from one of its letters on, with at least so many: fewer match by chance too often.
+_TAIL = 3
+#: Share of a letter at which one more of it costs as much as that of the letter itself.
+_COST = 0.5
 
 
-def _piece(word: str) -> str:
-    """A part of the word that starts where letters are rare."""
+def _share(letter: str) -> float:
+    return _SHARES.get(letter, _DIGIT if letter.isdigit() else _OTHER)
 
-    def rarity(place: int) -> int:
-        at = _COMMON_FIRST.find(word[place])
-        return at if at >= 0 else len(_COMMON_FIRST)
 
-    start = max(range(max(1, len(word) - 4)), key=lambda place: (rarity(place), -place))
-    return word[start : start + _PIECE]
+def _places(word: str) -> range:
+    return range(max(1, len(word) - _TAIL + 1))
+
+
+def _letters(words: Iterable[str]) -> set[str]:
+    """Few and rare letters such that each word has one of them at a place where it can be looked for from."""
+    left = {word: {word[place] for place in _places(word)} for word in words}
+    chosen: set[str] = set()
+    while left:
+        shared = Counter(letter for letters in left.values() for letter in letters)
+        best = max(shared, key=lambda letter: (shared[letter] / (_share(letter) + _COST), letter))
+        chosen.add(best)
+        left = {word: letters for word, letters in left.items() if best not in letters}
+    return chosen
 
 
 def _tree(words: Iterable[str]) -> str:
@@ -37,53 +54,18 @@ def _tree(words: Iterable[str]) -> str:
 def _branch(node: dict[str, dict]) -> str:  # type: ignore[type-arg]
     if "" in node:
         return ""
-    parts = [re.escape(letter) + _branch(below) for letter, below in sorted(node.items())]
+    # Alternatives are tried in turn: frequent letters first.
+    letters = sorted(node, key=lambda letter: (-_share(letter), letter))
+    parts = [re.escape(letter) + _branch(node[letter]) for letter in letters]
     return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
 
 
-@cache
-def _patterns(words: tuple[str, ...]) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Pieces of words, found fast and in lines that do not matter too, and whole words, which settle it.
-
-    Compiled at the first line that is read, not at start, and once.
-    """
-    pieces = _tree(sorted({_piece(word) for word in words}))
-    return re.compile(pieces.encode()), re.compile(_tree(sorted(words)).encode())
-
-
-class Filter:
-    """Passes lines that contain one of the words; lines alike but for digits are asked once."""
-
-    def __init__(self, words: tuple[str, ...]) -> None:
-        self._pieces, self._words = _patterns(words)
-        self._dull: set[bytes] = set()
-        #: Shapes of lines found to hold no word so far.
-        self.n_dull = 0
-
-    def passes(self, line: bytes, shape: bytes | None = None) -> bool:
-        """Whether the line needs a closer look. `shape` is the line without digits, where the caller has it already."""
-        shape = line.translate(None, _DIGITS) if shape is None else shape
-        if shape in self._dull:
-            return False
-        if self._pieces.search(line) and self._words.search(line):
-            return True
-        if len(self._dull) >= _MAX_SHAPES:
-            self._dull.clear()
-        self._dull.add(shape)
-        self.n_dull += 1
-        return False
-
-    def find(self, line: bytes) -> Iterator[int]:
-        """Where in a line words may stand."""
-        for start in range(0, len(line), _SLICE):
-            # In slices: a search holds the interpreter, and one over megabytes would hold the window still.
-            for match in self._pieces.finditer(line, start, start + _SLICE + _PIECE):
-                if match.start() < start + _SLICE:
-                    yield match.start()
-
-
 class Finder:
-    """Tells which words are in a text, in one pass; a word that holds another stands for it."""
+    """Tells which words are in a text; a word that holds another stands for it.
+
+    A word is looked for from its rarest letter on, and what stands before that is compared then: letters that are
+    common in text are skipped without a look.
+    """
 
     def __init__(self, words: Iterable[str]) -> None:
         words = sorted(set(words), key=len)
@@ -93,8 +75,38 @@ class Finder:
                 short.append(word)
         #: Words to look for, each with all the words it can be part of.
         self.short = {word: tuple(w for w in words if word in w) for word in short}
-        self._finditer = re.compile(f"(?=({_tree(sorted(short))}))").finditer
+        letters = _letters(short)
+        tails: dict[str, list[tuple[int, str]]] = {}
+        for word in short:
+            places = (place for place in _places(word) if word[place] in letters)
+            start = min(places, key=lambda place: (_share(word[place]), place))
+            tails.setdefault(word[start:], []).append((start, word))
+        first = [tail for tail in tails if not any(tail != other and tail.startswith(other) for other in tails)]
+        self._by_tail = {
+            tail: tuple(place for other, places in tails.items() if other.startswith(tail) for place in places)
+            for tail in first
+        }
+        self._search = re.compile(_tree(sorted(first))).search
 
-    def find(self, text: str) -> set[str]:
+    def find(self, text: str) -> list[str]:
         """Short words in the text; longer ones that hold them may be there."""
-        return {match[1] for match in self._finditer(text)}
+        found: list[str] = []
+        search, by_tail, startswith = self._search, self._by_tail, text.startswith
+        match = search(text)
+        while match:
+            at = match.start()
+            for before, word in by_tail[match[0]]:
+                if at >= before and startswith(word, at - before):
+                    found.append(word)
+            match = search(text, at + 1)
+        return found
+
+    def first(self, text: str, start: int) -> int | None:
+        """Where from `start` on the first word stands in a text; its beginning may be before `start`."""
+        while match := self._search(text, start):
+            at = match.start()
+            for before, word in self._by_tail[match[0]]:
+                if at >= before and text.startswith(word, at - before):
+                    return at - before
+            start = at + 1
+        return None

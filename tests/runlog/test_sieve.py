@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvstudio.runlog.parse import WORDS
+from kvstudio.runlog.lookup import WORDS
 from kvstudio.runlog.patterns import SIGNATURES
 from kvstudio.runlog.sieve import Sieve
 from tests.diagnose.samples import load
