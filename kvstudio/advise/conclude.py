@@ -102,13 +102,18 @@ def needed(record: Record, best: int) -> tuple[str, ...]:
     return tuple(name for name in differs_from_wanted(record, config) if name in single)
 
 
+def not_separated(record: Record, best: int) -> tuple[str, ...]:
+    """Changes of a working run that no pair of runs has shown to be needed."""
+    proven = needed(record, best)
+    return tuple(n for n in differs_from_wanted(record, record.attempts[best].trial.config) if n not in proven)
+
+
 def result(record: Record, best: int) -> Verdict:
     """The working command and what made the difference."""
     config = record.attempts[best].trial.config
     cause = root_cause(record)
     differing = differs_from_wanted(record, config)
-    proven = needed(record, best)
-    rest = tuple(name for name in differing if name not in proven)
+    proven, rest = needed(record, best), not_separated(record, best)
     if cause is None:
         says = f"It works with {' and '.join(differing)} changed, but no pair of runs separates them."
     elif len(proven) > 1:
@@ -172,5 +177,7 @@ def no_fit(record: Record) -> Verdict:
 def stopped(record: Record, says: str = "Stopped before the end; what was found is kept.") -> Verdict:
     """The walk ended early, with the best that was found."""
     best = best_working(record)
-    config = record.attempts[best].trial.config if best is not None else None
-    return Verdict("stopped", says, config, root_cause(record))
+    if best is None:
+        return Verdict("stopped", says, None, root_cause(record))
+    config = record.attempts[best].trial.config
+    return Verdict("stopped", says, config, root_cause(record), not_separated(record, best))

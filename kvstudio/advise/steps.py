@@ -32,12 +32,35 @@ def as_given(record: Record) -> Trial:
     return Trial(TrialKind.AS_GIVEN, record.wanted, None, None, None, None, "As given", why, "", predicted)
 
 
-def trial_of(record: Record, kind: TrialKind, parent: int, fix: Fix) -> Trial:
+def trial_of(record: Record, parent: int, fix: Fix, why: str | None = None) -> Trial:
     """A fix as a run to make."""
     return Trial(
-        kind, fix.config, parent, fix.variable, fix.before, fix.after, fix.title, fix.why, fix.cost, fix.budget,
-        record.freed,
+        TrialKind.CHANGE, fix.config, parent, fix.variable, fix.before, fix.after, fix.title, why or fix.why, fix.cost,
+        fix.budget, record.freed,
     )  # fmt: skip
+
+
+#: What the next milder value of a variable would do: each proposal is the smallest change of it that should work.
+_MILDER = {
+    "n_parallel": "More slots would not fit.",
+    "n_ubatch": "A larger one would not fit.",
+    "n_gpu_layers": "More layers would not fit.",
+    "n_cpu_moe": "Those of fewer layers would not be enough.",
+    "cache_type": "A more precise type would not fit.",
+    "cache_type_k": "A more precise type would not fit.",
+    "cache_type_v": "A more precise type would not fit.",
+}
+
+
+def _smallest_change(record: Record, parent: int, fix: Fix) -> Trial:
+    """The smallest change of a variable that should be enough, and words that say so."""
+    milder = _MILDER.get(fix.variable, "")
+    if (
+        fix.variable == "n_gpu_layers"
+        and fix.after > record.estimate(record.attempts[parent].trial.config).offloaded_layers[0]
+    ):
+        milder = "Fewer layers would not be enough."
+    return trial_of(record, parent, fix, f"{fix.why} {milder}".strip())
 
 
 def smallest(record: Record, whatever_the_numbers_say: bool = False) -> Trial | None:
@@ -156,7 +179,7 @@ def again(record: Record) -> Trial | None:
     fix = FIXES[name](here)
     if fix is None or record.was_tried(fix.config):
         return None
-    return trial_of(record, TrialKind.CHANGE, last.parent, fix)
+    return _smallest_change(record, last.parent, fix)
 
 
 def single_change(record: Record) -> Trial | None:
@@ -169,7 +192,7 @@ def single_change(record: Record) -> Trial | None:
                 or record.was_skipped(TrialKind.CHANGE, fix.variable)
             ):
                 continue
-            return trial_of(record, TrialKind.CHANGE, parent, fix)
+            return _smallest_change(record, parent, fix)
     return None
 
 
@@ -241,12 +264,12 @@ def partial_change(record: Record) -> Trial | None:
         if saved <= 0 or record.was_tried(fix.config):
             continue
         if _one_more_fits(here, fix):
-            return trial_of(record, TrialKind.CHANGE, parent, fix)
+            return trial_of(record, parent, fix)
         options.append((-here.short_bytes(fix.budget), saved, fix))
     if not options:
         return None
     *_, fix = max(options, key=lambda option: option[:2])
-    return trial_of(record, TrialKind.CHANGE, parent, fix)
+    return trial_of(record, parent, fix)
 
 
 def _rungs(record: Record, base: Attempt, here: Situation) -> list[Fix]:
