@@ -409,8 +409,19 @@ class Blocks(Graph):
 
     # -- feed-forward --------------------------------------------------------------------------------------------
 
-    def ffn(self, il: int, cur: Tensor, act: str, *, names: str = "ffn_{}", gated: bool | None = None) -> Tensor:
-        """The dense feed-forward block. `act`: silu, gelu, relu, relu_sqr, or swiglu/geglu over one fused up weight."""
+    def ffn(
+        self,
+        il: int,
+        cur: Tensor,
+        act: str,
+        *,
+        names: str = "ffn_{}",
+        gated: bool | None = None,
+        limit: bool = False,
+    ) -> Tensor:
+        """The dense feed-forward block. `act`: silu, gelu, relu, relu_sqr, or swiglu/geglu over one fused up weight;
+        `limit`: what passes the gate is clamped.
+        """
 
         def part(which: str) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
             name = names.format(which)
@@ -421,7 +432,7 @@ class Blocks(Graph):
         down, down_b, down_s = part("down")
         if gated is False:
             gate = None
-        return self.ffn_of(cur, act, up, up_b, up_s, gate, gate_b, gate_s, down, down_b, down_s)
+        return self.ffn_of(cur, act, up, up_b, up_s, gate, gate_b, gate_s, down, down_b, down_s, limit=limit)
 
     def ffn_of(
         self,

@@ -255,7 +255,7 @@ class Decoder:
     def feed_forward(self, il: int, cur: Tensor) -> Tensor:
         g, s = self.g, self.s
         if g.w(il, "ffn_gate_inp") is None or g.w(il, "ffn_down_exps") is None:
-            return g.ffn(il, cur, s.act)
+            return g.ffn(il, cur, s.act, limit=self.limits("swiglu_clamp_shexp", il))
         out = self.experts(il, cur)
         return self.shared(il, cur, out) if s.shexp is not None else out
 
@@ -282,9 +282,10 @@ class Decoder:
     def limits(self, key: str, il: int) -> bool:
         """Whether this layer clamps what its experts compute; only with separate operations it costs memory."""
         value = self.g.r.key(key)
-        if not isinstance(value, tuple | list):
+        if value is None or self.g.r.arch in FUSED_CLAMP:
             return False
-        return il < len(value) and float(value[il]) > 1e-6 and self.g.r.arch not in FUSED_CLAMP
+        limits = value if isinstance(value, tuple | list) else (value,) * (il + 1)
+        return il < len(limits) and float(limits[il]) > _NO_LIMIT
 
     def shared(self, il: int, cur: Tensor, out: Tensor) -> Tensor:
         """The experts every token passes, added to the routed ones."""
@@ -292,7 +293,7 @@ class Decoder:
         names = "ffn_{}" if s.shexp == "halved" else "ffn_{}_shexp"
         if g.w(il, names.format("up")) is None:
             return out
-        dense = g.ffn(il, cur, s.act, names=names)
+        dense = g.ffn(il, cur, s.act, names=names, limit=self.limits("swiglu_clamp_shexp", il))
         if s.shexp == "halved":
             return g.scale(g.add(dense, out))
         if s.shexp == "gated":
@@ -303,6 +304,7 @@ class Decoder:
         return g.add(out, dense)
 
 
+_NO_LIMIT = 1e-6
 #: llama_expert_gating_func_type.
 GATINGS = {1: "softmax", 2: "sigmoid", 3: "softmax_weight", 4: "sqrt_softplus"}
 #: Architectures whose clamped activation is one operation.

@@ -362,8 +362,18 @@ class KimiLinear(MlaDecoder):
         beta = g.unary(g.reshape(g.mul_mat(g.need(il, "ssm_beta"), cur), 1, n_head, n, seqs))
         state = g.reshape(states.load("s", il), head, head, n_head, seqs)
         q, k = states.unit(q), states.unit(k)
+        rows = self.recurrent(il, q, k, v, decay, beta, state)
+        gate = self.output_gate(il, cur, head, n_head)
+        normed = g.build_norm(g.reshape(rows, head, n_head, n * seqs), g.w(il, "ssm_norm"), None, "rms", il)
+        return g.mul_mat(g.need(il, "attn_output"), g.cont(g.mul(normed, g.unary(gate)), inner, g.nt))
+
+    def recurrent(self, il: int, q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, state: Tensor) -> Tensor:
+        """The rows of the batch; keeps the new states."""
+        g, states = self.g, self.states
+        assert states is not None
+        head, n_head, n, seqs = v.ne
         if states.fuses_delta:
-            out = g.make("GATED_DELTA_NET", 0, (inner, n * seqs + head * seqs), q, k, v, decay, beta, state)
+            out = g.make("GATED_DELTA_NET", 0, (head * n_head, n * seqs + head * seqs), q, k, v, decay, beta, state)
             g.fused_delta.append((out, il))
             step = 4 * head
             rows = g.cont(g.view(out, (head, n_head, n, seqs), (step, step * n_head, step * n_head * n)))
@@ -372,9 +382,7 @@ class KimiLinear(MlaDecoder):
             rows, fresh = chunked(g, q, k, v, decay, beta, state)
             rows = g.cont(rows)
         g.expand(g.cpy(fresh, g.view(states.state("s", il), (states.width_s * seqs,))))
-        gate = self.output_gate(il, cur, head, n_head)
-        normed = g.build_norm(g.reshape(rows, head, n_head, n * seqs), g.w(il, "ssm_norm"), None, "rms", il)
-        return g.mul_mat(g.need(il, "attn_output"), g.cont(g.mul(normed, g.unary(gate)), inner, g.nt))
+        return rows
 
     def decay(self, il: int, cur: Tensor, head: int, n_head: int) -> Tensor:
         """How much of the state each channel forgets."""
@@ -400,8 +408,9 @@ class KimiLinear(MlaDecoder):
         mine = g.view(old, (kernel - 1, inner, seqs), step)
         x = g.reshape(g.mul_mat(g.need(il, f"attn_{part}"), cur), inner, n, seqs)
         both = g.concat(mine, g.transpose(x), 0)
-        last = g.view(both, (kernel - 1, inner, seqs), both.nb[1:3])
-        g.expand(g.cpy(last, g.view(states.state("r", il), (kernel - 1, inner, seqs), step)))
+        for _ in range(1 + states.rollback):
+            last = g.view(both, (kernel - 1, inner, seqs), both.nb[1:3])
+            g.expand(g.cpy(last, g.view(states.state("r", il), (kernel - 1, inner, seqs), step)))
         weight = g.reshape(g.need(il, f"ssm_conv1d_{part}"), kernel, inner)
         x = g.unary(g.reshape(states.conv(both, weight), inner, g.nt))
         return g.reshape(x, head, inner // head, n, seqs)

@@ -121,6 +121,10 @@ class KimiK3(KimiLinear):
             out = g.mul(out, g.unary(g.mul_mat(weight, cur)))
         return g.mul_mat(g.need(il, "attn_output"), out)
 
+    def recurrent(self, il: int, q: Tensor, k: Tensor, v: Tensor, decay: Tensor, beta: Tensor, state: Tensor) -> Tensor:
+        assert self.states is not None
+        return self.g.cont(self.states.delta_net(il, q, k, v, decay, beta, state))
+
     def decay(self, il: int, cur: Tensor, head: int, n_head: int) -> Tensor:
         g, states = self.g, self.states
         if g.r.key("kda.gate_lower_bound") is None:

@@ -3,49 +3,14 @@
 Source: src/models/qwen4exp.cpp, llama-memory-hybrid-idx.cpp, read at build 11434.
 """
 
-from dataclasses import dataclass
-
-from kvstudio.budget.compute.blocks import AttnInput, Blocks
+from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.hybrid import DeltaNet
-from kvstudio.budget.compute.inputs import pad
+from kvstudio.budget.compute.pools import Pools, opened, pools_of
 from kvstudio.budget.compute.recurrent import States
-from kvstudio.budget.compute.tensor import F16, F32, I32, I64, Tensor
+from kvstudio.budget.compute.tensor import F32, I32, Tensor
 
-_POOL_PAD = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Pools:
-    """Inputs of the blocks of `size` cells that are chosen among.
-
-    `cells` one per block, `members` and `fresh` cells of all and of newly summed blocks, `tail` those of none.
-    """
-
-    size: int
-    index: AttnInput
-    cells: Tensor
-    members: Tensor
-    mask: Tensor
-    tail: Tensor
-    fresh: Tensor
-    fresh_cells: Tensor
-    fresh_pos: Tensor
-
-
-def pools_of(g: Blocks, size: int, n_pos: int) -> Pools:
-    """For a full context, whose every block is new; `n_pos` position ids of each."""
-    n_kv = g.r.n_ctx_seq
-    n_new = max(1, n_kv // size * g.r.config.n_parallel)
-    n_pool = max(_POOL_PAD, pad(n_new + 1, _POOL_PAD))
-    index = AttnInput("lid", n_kv)
-    index.k_idxs = g.input(I64, g.nt)
-    cells, members = g.input(I32, n_pool), g.input(I32, size, n_pool)
-    mask, tail = g.input(F16, n_pool, g.nt), g.input(I32, size - 1, g.nt)
-    g.expand(cells, members, mask, tail)
-    return Pools(
-        size, index, cells, members, mask, tail,
-        g.input(I32, size, n_new), g.input(I64, n_new), g.input(I32, n_pos * n_new),
-    )  # fmt: skip
+#: Position ids of one token.
+_N_POS = 4
 
 
 class SeparateStates(States):
@@ -79,6 +44,7 @@ class Qwen4(DeltaNet):
         super().__init__(g)
         self.n_hc = g.r.whole("hyper_connection.count")
         self.pools: Pools | None = None
+        self.fresh_pos: Tensor | None = None
         self.chosen: Tensor | None = None
         self.hashed: Tensor | None = None
 
@@ -89,7 +55,8 @@ class Qwen4(DeltaNet):
         self.states = SeparateStates(g)
         size = int(hp.get("indexer_kpool") or 0)
         if size:
-            self.pools = pools_of(g, size, 4)
+            self.pools = pools_of(g, size)
+            self.fresh_pos = g.input(I32, _N_POS * self.pools.fresh_cells.ne[0])
         self.pos = g.inp_pos()
         self.out_ids = g.inp_out_ids()
         n_hashes = (g.r.whole("ple.ngram_size") - 1) * g.r.whole("ple.heads_per_ngram")
@@ -174,7 +141,7 @@ class Qwen4(DeltaNet):
     def choose(self, il: int, cur: Tensor, pools: Pools) -> tuple[Tensor, Tensor, Tensor]:
         """(cells of the best blocks and of none, the blocks, their scores)."""
         g, nt = self.g, self.g.nt
-        assert self.pos is not None
+        assert self.pos is not None and self.fresh_pos is not None
         n, heads, size = (
             g.r.whole("attention.indexer.key_length"),
             g.r.whole("attention.indexer.head_count"),
@@ -193,7 +160,7 @@ class Qwen4(DeltaNet):
         for row in others:
             total = g.add(total, row)
         total = g.build_norm(g.scale(total), g.w(il, "indexer.k_norm"), None, "rms", il)
-        total = g.reshape(g.rope(g.reshape(total, n, 1, n_new), pools.fresh_pos), n, n_new)
+        total = g.reshape(g.rope(g.reshape(total, n, 1, n_new), self.fresh_pos), n, n_new)
         g.expand(g.set_rows(sums, total, pools.fresh_cells))
         keys = g.reshape(g.get_rows(sums, pools.cells), n, 1, pools.cells.ne[0])
         q = g.reshape(g.mm(g.need(il, "indexer.q_proj"), cur), n, heads, nt)
@@ -211,20 +178,14 @@ class Qwen4(DeltaNet):
         """The mask with everything closed but the chosen cells; each that is not there goes to a row of its own."""
         g, nt = self.g, self.g.nt
         assert self.base is not None and self.base.mask is not None
-        mask, n_chosen = self.base.mask, cells.ne[0]
-        n_all = mask.ne[0] + n_chosen
-        closed, zeros = (
-            g.reshape(g.repeat(g.fill(g.new(mask.type, n)), n, nt, 1, 1), 1, n, nt) for n in (n_all, n_chosen)
-        )
         n_best = best.ne[0]
         scores = g.get_rows(g.reshape(score, 1, score.ne[0], nt), best)
         there = g.repeat(g.op("CLAMP", g.scale(scores)), pools.size, n_best, nt, 1)
         there = g.reshape(there, pools.size * n_best, nt)
         there = g.concat(there, g.op("CLAMP", g.scale(g.cast(pools.tail, F32))), 0)
         spare = g.scale(g.op("CUMSUM", g.fill(there)))
-        at = g.add(g.mul(g.sub(g.cast(cells, F32), spare), there), spare)
-        rows = g.set_rows(closed, zeros, g.reshape(g.cast(at, I32), n_chosen, nt, 1))
-        row = rows.nb[2]
+        rows = opened(g, self.base.mask, cells, there, spare)
+        mask, row = self.base.mask, rows.nb[2]
         steps = (row, row * mask.ne[1], row * mask.ne[1] * mask.ne[2])
         return g.add(g.view(rows, mask.ne, steps), mask)
 
