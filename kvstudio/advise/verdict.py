@@ -93,10 +93,10 @@ def fit_words(fitted: FitResult, all_layers: int) -> str:
     words = []
     if "n_ctx" in changes:
         words.append(f"shortens the context to {changes['n_ctx']}")
-    if "n_gpu_layers" in changes:
+    if changes.get("n_gpu_layers", all_layers) < all_layers:
         words.append(f"keeps {min(changes['n_gpu_layers'], all_layers)} of {all_layers} layers on devices")
     if "override_tensor" in changes:
-        words.append(f"keeps experts of {_layers(len(changes['override_tensor']))} in RAM")
+        words.append(f"keeps the experts of {_layers(len(changes['override_tensor']))} in RAM")
     if not words:
         words.append("shares the layers out differently")
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
@@ -115,7 +115,9 @@ def _adjusted(budget: Budget, fitted: FitResult, config: LaunchConfig, devices: 
         return Verdict(Answer.ADJUSTED, f"Fits, but -fit {what}.", detail, ("-fit off",))
     rooms = _rooms(launched) if launched is not None else ()
     spare = f", with {_spare(rooms, budget.host)}" if rooms else ""
-    short = f"As typed, {failure.device} is {format_room(failure.short_bytes)} short for {noun(failure.kind)}."
+    on_host = failure.device not in {device.name for device in budget.devices}
+    where = "the host" if on_host else failure.device
+    short = f"As typed, {where} is {format_room(failure.short_bytes)} short for {noun(failure.kind)}."
     return Verdict(Answer.ADJUSTED, f"Fits once -fit {what}{spare}.", short, (), failure.device, failure.kind)
 
 

@@ -171,3 +171,14 @@ def test_a_fit_that_is_not_enough_does_not_fit():
     assert said.answer is Answer.SHORT
     assert said.headline.startswith("Does not fit: CUDA0 is ")
     assert said.detail.startswith("-fit shortens the context to 4096, which is not enough. ")
+
+
+def test_what_fit_leaves_as_it_is_is_not_told_and_the_host_is_no_name():
+    config = LaunchConfig(model_path="m.gguf", n_ctx=None)
+    host = Device("Host", "CPU", "", 24 * GIB, 22 * GIB)
+    model = zoo.model("qwen3-30b-a3b")
+    budget = estimate(model, config, (), host=host)
+    said = verdict(budget, config, (), fitted=fit(model, config, (), host))
+    assert said.headline.startswith("Fits once -fit shortens the context to")
+    assert "layers" not in said.headline
+    assert said.detail.startswith("As typed, the host is ")

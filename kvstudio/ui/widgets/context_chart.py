@@ -314,9 +314,12 @@ class ContextChart(QWidget):
         painter.setFont(theme.font(Step.CAPTION, Weight.DemiBold))
         painter.setPen(current.ink)
         said = text.tr("Capacity {} GiB").format(format_gib(total))
-        where = QRectF(plot.box.left() + 6, plot.y(total) - 18, 160, 16)
+        width = QFontMetricsF(painter.font()).horizontalAdvance(said) + 2
+        where = QRectF(plot.box.left() + 6, plot.y(total) - 18, width, 16)
         first_fit = view.curves[0].fits[plot.index]
-        if used_bytes(self._device(view, plot)) <= total:
+        boxed = self._box(plot, first_fit, total) if first_fit is not None and first_fit < view.n_ctx_max else None
+        # The axis has the capacity too, so it is what makes way.
+        if used_bytes(self._device(view, plot)) <= total and (boxed is None or boxed.left() > where.right() + 4):
             painter.drawText(where, Qt.AlignmentFlag.AlignVCenter, said)
         for i, curve in reversed(list(enumerate(view.curves))):
             end = curve.fits[plot.index]
@@ -326,19 +329,23 @@ class ContextChart(QWidget):
             painter.setPen(QPen(current.ink, 2.0 if i == 0 else 1.5))
             painter.setBrush(current.canvas)
             painter.drawEllipse(QPointF(plot.x(end), plot.y(total)), radius, radius)
-        if first_fit is not None and first_fit < view.n_ctx_max:
-            self._paint_boxed(painter, plot, first_fit, total, current)
+        if boxed is not None and first_fit is not None:
+            painter.setFont(theme.font(Step.SMALL, Weight.DemiBold))
+            painter.setPen(QPen(current.ink, 1))
+            painter.setBrush(current.canvas)
+            painter.drawRoundedRect(boxed, 3, 3)
+            painter.drawText(boxed, Qt.AlignmentFlag.AlignCenter, self._fits(first_fit))
 
-    def _paint_boxed(self, painter: QPainter, plot: Plot, n_ctx: int, total: float, current: Theme) -> None:
-        painter.setFont(theme.font(Step.SMALL, Weight.DemiBold))
-        words = text.tr("{} fits").format(n_ctx)
-        width = QFontMetricsF(painter.font()).horizontalAdvance(words) + 14
+    @staticmethod
+    def _fits(n_ctx: int) -> str:
+        return text.tr("{} fits").format(n_ctx)
+
+    def _box(self, plot: Plot, n_ctx: int, total: float) -> QRectF:
+        """Where the largest context that fits is written: left of its mark, above the line of the capacity."""
+        font = theme.font(Step.SMALL, Weight.DemiBold)
+        width = QFontMetricsF(font).horizontalAdvance(self._fits(n_ctx)) + 14
         left = max(plot.box.left(), plot.x(n_ctx) - 8 - width)
-        box = QRectF(round(left) + 0.5, round(plot.y(total) - 23) + 0.5, round(width), 18)
-        painter.setPen(QPen(current.ink, 1))
-        painter.setBrush(current.canvas)
-        painter.drawRoundedRect(box, 3, 3)
-        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, words)
+        return QRectF(round(left) + 0.5, round(plot.y(total) - 23) + 0.5, round(width), 18)
 
     def _paint_axis(self, painter: QPainter, plot: Plot, view: ContextView, current: Theme) -> None:
         y = plot.box.bottom() + 6

@@ -43,11 +43,13 @@ class FitRow(QWidget):
             self._words.setText(text.tr("what -fit changes is being worked out"))
             return
         on_devices, layers = shown.offloaded_layers
-        launched = self.chosen() == LAUNCHED
-        when = text.tr("after -fit: n_ctx {}, {} of {} layers on devices")
-        if not launched:
-            when = text.tr("before -fit: n_ctx {}, {} of {} layers on devices")
-        self._words.setText(when.format(shown.config.n_ctx, on_devices, layers))
+        where = text.tr("{} of {} layers on devices").format(on_devices, layers)
+        if not shown.devices:
+            where = text.tr("all layers in RAM")
+        when = text.tr("after -fit: n_ctx {}, {}")
+        if self.chosen() != LAUNCHED:
+            when = text.tr("before -fit: n_ctx {}, {}")
+        self._words.setText(when.format(shown.config.n_ctx, where))
         self._words.setToolTip(f"-fit {fit_words(fitted, layers)}")
         self.switch.setAccessibleDescription(f"-fit {fit_words(fitted, layers)}")
 
