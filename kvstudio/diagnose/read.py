@@ -292,6 +292,8 @@ def _scanned(source: str | Path | bytes, size: int, budget: Budget | None) -> Re
         wanted.append(range(max(1, key - AROUND), key + AROUND))
     _fetch(source, wanted, kept)
     lines = tuple(kept[n] for n in sorted(kept))
+    # Lines that state nothing by themselves explain those next to them: they were not there before.
+    diagnosis = diagnose(lines, scanner.events, budget)
     return ReadLog(lines, tuple(scanner.events), diagnosis, scanner.number, size, len(lines) < scanner.number)
 
 

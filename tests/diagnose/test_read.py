@@ -88,6 +88,30 @@ def test_a_failure_inside_an_endless_line_is_found() -> None:
     assert read_log(line).diagnosis.requested_bytes == 1140850688
 
 
+def test_the_end_of_an_endless_line_full_of_words_is_read() -> None:
+    """A log as one JSON text: its first pieces and its last are read, however many are between."""
+    line = b'the server failed to load model; "out of memory" \\n' * 150_000
+    read = read_log(b'{"log":"' + line + FAILURE.replace("\n", "\\n").encode() + b'"}')
+    assert read.n_bytes > SMALL
+    assert read.diagnosis.requested_bytes == 1962934272
+
+
+def test_unlike_lines_that_say_the_same_are_bounded() -> None:
+    """Each names another file, so that no two are alike; the last counts, and not all are kept."""
+    letters = ["".join(chr(97 + n // 26**place % 26) for place in range(6)) for n in range(60_000)]
+    lines = "".join(
+        f"E gguf_init_from_file: failed to open GGUF file '/models/{name}.gguf' (gone)\n" for name in letters
+    )
+    read = read_log((lines + FAILURE).encode())
+    assert read.n_bytes > SMALL
+    assert read.diagnosis.device == "Vulkan0"
+    assert len(read.events) < HEAD + 1000
+    assert len(read.lines) < 2 * (HEAD + TAIL)
+    read = read_log((dull(SMALL) + lines).encode())
+    assert read.diagnosis.key_line is not None
+    assert len(read.events) < 1000
+
+
 @pytest.mark.parametrize(
     "unit", ["[", "(", "size = ", "failed to allocate ", "> ", "[1] ", '{"log":"', "buffer of size 1 ", " = "]
 )
