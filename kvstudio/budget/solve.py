@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from kvstudio.budget.effective import resolve
@@ -54,7 +55,16 @@ def largest_n_ctx(launch: Launch, beyond_trained: bool = False) -> int | None:
 
 def most_parallel(launch: Launch) -> int | None:
     """The largest `-np` that fits with everything else as typed; None when not even one slot does."""
-    return _largest(lambda slots: _rooms(launch.budget(n_parallel=slots)), 1, _MAX_SEQUENCES)
+
+    @cache
+    def rooms(slots: int) -> list[int] | None:
+        return _rooms(launch.budget(n_parallel=slots))
+
+    # Graphs that are laid out once a slot take long to follow for hundreds of them, so the search goes up from one.
+    high = 1
+    while high < _MAX_SEQUENCES and _fits(rooms(high)):
+        high *= 2
+    return _largest(rooms, 1, high)
 
 
 def most_gpu_layers(launch: Launch) -> int | None:

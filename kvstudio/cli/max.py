@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kvstudio.advise.verdict import fit_words, noun, verdict
+from kvstudio.budget.effective import resolve
 from kvstudio.budget.fit import fit
 from kvstudio.budget.json import to_json
 from kvstudio.budget.solve import Launch, largest_n_ctx, most_gpu_layers, most_parallel
@@ -113,9 +114,10 @@ def _limit(launch: Launch, variable: str, best: int, budget: Budget) -> Limit:
     if variable == "n_gpu_layers" and budget.offloaded_layers[0] == budget.offloaded_layers[1]:
         return Limit("layers", f"Every layer is on a device. {_room(budget)}")
     step = _step(launch) if variable == "n_ctx" else 1
-    next_budget = launch.budget(**{variable: best + step})
-    if next_budget.config.errors:
+    more = launch.config.evolve(**{variable: best + step})
+    if resolve(launch.model, more, len(launch.devices), launch.build).errors:
         return Limit("slots", f"llama.cpp has no more slots than that. {_room(budget)}")
+    next_budget = launch.budget(**{variable: best + step})
     failure = next_budget.first_failure
     short = [d for d in (*next_budget.devices, next_budget.host) if d.fits is False]
     if failure is None:

@@ -40,6 +40,19 @@ def test_most_slots_is_the_edge() -> None:
     assert not estimate(gemma, config.evolve(n_parallel=found + 1), gpus(13)).fits
 
 
+def test_many_slots_are_not_followed_where_few_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def budget(launch: Launch, n_parallel: int) -> Any:
+        asked.append(n_parallel)
+        return estimate(launch.model, launch.config.evolve(n_parallel=n_parallel), launch.devices)
+
+    monkeypatch.setattr(Launch, "budget", budget)
+    assert most_parallel(Launch(LLAMA, LaunchConfig(n_ctx=16384), gpus(1))) is None
+    assert asked == [1]
+    assert most_parallel(Launch(LLAMA, LaunchConfig(n_ctx=512), gpus(80))) == 256
+
+
 def test_most_layers_on_devices_is_the_edge() -> None:
     config = LaunchConfig(n_ctx=8192, n_parallel=1)
     found = most_gpu_layers(Launch(LLAMA, config, gpus(4)))
