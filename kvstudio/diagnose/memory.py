@@ -12,7 +12,7 @@ from kvstudio.runlog.signatures.row import Kind
 from kvstudio.runlog.values import BufferPrinted, CachePrinted, ConfigPrinted
 
 #: Hints that only repeat what their own line says already, or stand there once per tensor.
-_UNQUOTED = ("override_buffer", "instance_started")
+_UNQUOTED = ("override_buffer", "device_named", "instance_started")
 #: How far back a line of a request is looked for, and the one that a cut line may start with.
 NEAR = 12
 _PROGRESS = "prompt processing progress"

@@ -128,7 +128,8 @@ def _current_device(run: Timeline, group: Group) -> str | None:
 def _names(run: Timeline) -> list[str]:
     events = (e.name for e in run.events if isinstance(e, BufferPrinted | DevicePrinted))
     failed = (e.device for e in run.events if isinstance(e, AllocationFailed) and e.device)
-    return [*events, *failed]
+    named = (m.groups["buf"] for m in run.named("device_named"))
+    return [*events, *failed, *named]
 
 
 def _malloc_backend(run: Timeline) -> str | None:

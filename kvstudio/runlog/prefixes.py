@@ -61,6 +61,8 @@ _LAYERS = re.compile(
             r"llama\.cpp: (?=\w)",
             r"(?:llama-server|llama_server|llamacpp|koboldcpp) ?(?:stderr|stdout)?: (?=\w+:)",
             r"std(?:err|out)(?: [FP])?[:|]? (?=\w+:|\S+ \w+:)",
+            # line numbers of an editor or of grep -n
+            r"\d{1,7}:\s*(?=[a-z~]+_[\w~]*: )",
             # router children and old epoch stamps; the first bracket may be lost
             r"\[?\d{2,10}\]\s+(?=\S)",
             r"\[\s*\d+\.\d{4,6}\] (?=\S)",  # kernel ring buffer

@@ -586,4 +586,13 @@ ALLOCATORS: tuple[Signature, ...] = (
         "ggml-cuda.cu ggml_backend_cuda_buffer_type_alloc_buffer without its figures, as wrappers quote it",
         rank=4,
     ),
+    row(
+        "ollama_startup",
+        Kind.ALLOCATOR,
+        "reported out-of-memory during startup",
+        r"reported out-of-memory during startup",
+        "Ollama found an out-of-memory error in what the server printed",
+        "ollama llm/llama_server.go, 2026",
+        rank=2,
+    ),
 )

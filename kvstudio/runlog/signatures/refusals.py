@@ -234,6 +234,8 @@ HINTS: tuple[Signature, ...] = (
     row("moved_to_cpu", Kind.HINT, "(usually due to missing support)",
         r"layer (?P<what>\d+) is assigned to device (?P<buf>\S+) but (?P<why>.+?) is assigned to device (?P<other>\S+) \(usually",
         "layer {what} sits on {buf} while its operation sits on {other}", "llama-context.cpp resolve_fused_ops", rank=1),
+    row("device_named", Kind.HINT, "assigned to device ", r"assigned to device (?P<buf>[A-Za-z]+\d+)\b", "{buf} is one of the devices",
+        "llama-context.cpp resolve_fused_ops, llama-model.cpp", rank=1),
     row("fa_forced_off", Kind.HINT, ("forcing off", "Flash Attention not supported"),
         r"flash_attn (?:is not compatible with \S+|requires .*) - forcing off|Flash Attention not supported, set to disabled",
         "flash attention was switched off", "llama-context.cpp"),
