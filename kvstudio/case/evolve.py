@@ -207,7 +207,12 @@ def _with_sums(device: DeviceBudget, buffers: tuple[Buffer, ...], owner: str | N
 
 
 def _measuring_run(case: Case) -> Run | None:
-    """The latest run with exactly these settings that loaded to the end, so that every buffer was printed."""
+    """The latest run with exactly these settings that loaded to the end, so that every buffer was printed.
+
+    None for devices that no run here can have used.
+    """
+    if case.not_here:
+        return None
     for run in reversed(case.runs):
         whole = run.outcome in (RunOutcome.VERIFIED, RunOutcome.STARTED) and run.buffers
         if whole and run.config == case.config and run.binary == case.binary:

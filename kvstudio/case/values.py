@@ -7,7 +7,7 @@ from kvstudio.advise.values import Fix
 from kvstudio.budget.fit_values import FitResult
 from kvstudio.budget.values import Budget
 from kvstudio.case.overhead import Overheads
-from kvstudio.devices.values import Device, Machine
+from kvstudio.devices.values import Device, DeviceSource, Machine
 from kvstudio.diagnose.values import Diagnosis
 from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import LaunchConfig
@@ -63,6 +63,11 @@ class Case:
     @property
     def chosen_devices(self) -> tuple[Device, ...]:
         return tuple(d for d in self.devices if d.name in self.chosen)
+
+    @property
+    def not_here(self) -> tuple[str, ...]:
+        """Devices in use that no launch on this machine can use: what-if ones, those of a log or of another machine."""
+        return tuple(d.name for d in self.what_if if d.name in self.chosen and d.source is not DeviceSource.RPC)
 
     def replace(self, **changes: Any) -> Self:
         """The same page with some values replaced, nothing recomputed; see `kvstudio.case.evolve`."""

@@ -33,7 +33,7 @@ from kvstudio.ui.panels.status import Banner, StatusStrip
 from kvstudio.ui.panels.toolbar import ToolBar
 from kvstudio.ui.preferences import Preferences
 from kvstudio.ui.store import Store
-from kvstudio.ui.text import plain, tr
+from kvstudio.ui.text import plain, tr, why_no_launch
 from kvstudio.ui.theme import Scheme
 from kvstudio.ui.windows import Windows
 from kvstudio.work import task
@@ -284,6 +284,11 @@ class MainWindow(QMainWindow):
 
     def launch(self) -> None:
         """Start a test launch with the settings on screen."""
+        case = self.store.case
+        why_not = why_no_launch(case.binary is not None, case.not_here)
+        if why_not:
+            self.banner.show_note(why_not)
+            return
         self.work.launching.start()
 
     def stop(self) -> None:
@@ -418,14 +423,13 @@ class MainWindow(QMainWindow):
         case = self.store.case
         # With a log or a result below, the next step is there.
         is_open = self._work is not None and self._work.run_panel.is_open
-        can_launch = case.model is not None and case.binary is not None and not self.is_running
+        why_not = why_no_launch(case.binary is not None, case.not_here)
         if self._work is not None:
-            why_not = "" if case.binary else tr("No llama-server was found: choose one first")
-            self._work.show_ready(can_launch, why_not)
+            self._work.show_ready(case.model is not None and not why_not and not self.is_running, why_not)
         self.toolbar.show_state(
             has_model=case.model is not None,
             has_log=bool(case.log or case.runs),
-            has_binary=case.binary is not None,
+            why_not=why_not,
             running=self.is_running,
             primary=not is_open,
         )

@@ -87,6 +87,18 @@ def layers(n_layers: int, has_output: bool) -> str:
     return tr("{} layers").format(n_layers) if n_layers else tr("no layers")
 
 
+def why_no_launch(has_binary: bool, not_here: tuple[str, ...]) -> str:
+    """Why nothing can be launched, and what to do; empty where it can."""
+    if not has_binary:
+        return tr("No llama-server was found: choose one first")
+    if not not_here:
+        return ""
+    if len(not_here) == 1:
+        return tr("{} is not in this machine, so nothing can be launched on it. Untick it first.").format(not_here[0])
+    names = ", ".join(not_here)
+    return tr("{} are not in this machine, so nothing can be launched on them. Untick them first.").format(names)
+
+
 def model_line(model: ModelInfo) -> str:
     """One line under a model's name: `Q4_K_M, 18.4 GiB, trained context 40960`."""
     parts = [model.file_type or "", format_bytes(model.size_bytes), tr("trained context {}").format(model.n_ctx_train)]

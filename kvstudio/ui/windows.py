@@ -38,7 +38,7 @@ class Windows(QObject):
     def check(self) -> None:
         """Ask llama.cpp for its own figures, without loading the model."""
         case, window = self._store.case, self._window
-        if case.model is None or case.binary is None or window.is_running:
+        if case.model is None or case.binary is None or case.not_here or window.is_running:
             return
         window.toolbar.show_checking(True)
 
@@ -59,16 +59,30 @@ class Windows(QObject):
         from kvstudio.ui.wizard.wizard import FixWizard
 
         case, earlier, window = self._store.case, self._walk, self._window
-        if case.model is None or window.is_running:
+        if window.is_running:
+            return
+        if case.model is None:
+            self._ask_for_model()
             return
         same = earlier is not None and earlier.wanted == case.config and earlier.world.devices == case.chosen_devices
         launching = window.work.launching
-        wizard = FixWizard(case, window, plan=earlier if same else None, folder=launching.folder)
+        wizard = FixWizard(
+            case, window, plan=earlier if same else None, folder=launching.folder, options=launching.options
+        )
         wizard.run_finished.connect(launching.take_over)
         wizard.config_chosen.connect(self._store.set_config)
         wizard.report_requested.connect(self.report)
         wizard.plan_changed.connect(self._on_walked)
         self.open(wizard)
+
+    def _ask_for_model(self) -> None:
+        """Every fix is worked out from the model, which a log only names."""
+        case, window = self._store.case, self._window
+        if not case.log:
+            return
+        name = case.config.model_path.replace("\\", "/").rpartition("/")[2]
+        named = tr("The log is of {}.").format(name) if name else tr("The log does not name it.")
+        window.banner.ask(tr("Fixes are worked out from the model"), named, ((tr("Open model…"), window.ask_model),))
 
     def _on_walked(self, plan: Any) -> None:
         self._walk = plan

@@ -9,7 +9,7 @@ from kvstudio.budget.values import BufferKind, Provenance
 from kvstudio.case.evolve import evolve, evolve_budget, learned_overhead, measured
 from kvstudio.case.opening import read_model
 from kvstudio.case.values import Case, Checked
-from kvstudio.devices.values import Device, Machine
+from kvstudio.devices.values import Device, DeviceSource, Machine
 from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.oracle.values import OracleResult, OracleRow
@@ -92,6 +92,16 @@ def test_what_a_run_printed_replaces_the_estimate(case):
     kv = [b for b in new.budget.buffers if b.kind is BufferKind.KV]
     assert [b.provenance for b in kv] == [Provenance.MEASURED]
     assert "line 12" in kv[0].why
+
+
+def test_nothing_was_measured_on_a_device_that_is_not_here(case):
+    measured_here = evolve(case, runs=(run_of(case),))
+    imagined = Device("CUDA1", "CUDA", "", 16 * GIB, 16 * GIB, DeviceSource.WHAT_IF)
+    other = evolve(measured_here, what_if=(imagined,), chosen=("CUDA1",))
+    assert other.not_here == ("CUDA1",)
+    assert all(b.provenance is not Provenance.MEASURED for b in other.budget.buffers)
+    remote = replace(imagined, name="RPC0[10.0.0.2:50052]", source=DeviceSource.RPC)
+    assert evolve(case, what_if=(remote,), chosen=(remote.name,)).not_here == ()
 
 
 @pytest.mark.parametrize("change", [{"n_ctx": 2048}, {"flash_attn": "off"}])

@@ -10,6 +10,7 @@ from PySide6.QtCore import QSettings
 from kvstudio.budget.values import Provenance
 from kvstudio.case.history import History
 from kvstudio.devices.values import Device, Machine
+from kvstudio.devices.what_if import parse
 from kvstudio.launch.binary import Binary
 from kvstudio.places import history_dir
 from kvstudio.runlog.values import LogLine, Phase
@@ -95,6 +96,22 @@ def test_of_a_flood_the_first_and_the_newest_lines_stay_and_the_end_lays_no_log_
     assert len(kept) < 600
     assert model.n_lines == 1000
     assert resets == []
+
+
+def test_nothing_is_launched_on_a_device_that_is_not_here(window, qtbot):
+    launched = []
+    use(window, lambda *a, **_: launched.append(a))
+    window.store.add_what_if(parse("16 GiB"))
+    name = window.store.case.not_here[0]
+    assert not window.toolbar.launch_button.isEnabled()
+    assert not window.toolbar.check_button.isEnabled()
+    assert name in window.toolbar.launch_button.toolTip()
+    window.launch()
+    assert f"{name} is not in this machine" in window.banner.texts()[0]
+    assert not window.is_running
+    window.store.tick(name, False)
+    assert window.toolbar.launch_button.isEnabled()
+    assert launched == []
 
 
 def test_a_running_launch_can_be_stopped(window, qtbot):

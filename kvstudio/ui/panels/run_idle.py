@@ -63,15 +63,7 @@ class IdlePage(Surface):
         self._card = Card()
         self._icon = Icon("play", "muted", 20)
         title = Label(tr("No run yet"), weight=Weight.DemiBold)
-        self._text = Label(
-            tr(
-                "Test launch starts llama-server with these settings on a free port, watches the "
-                "memory of each device, sends one prompt and stops it again."
-            ),
-            Step.SMALL,
-            role="muted",
-            wrap=True,
-        )
+        self._text = Label("", Step.SMALL, role="muted", wrap=True)
         self.open_button = push_button(tr("Open a log…"), "open", name="openLog")
         self.launch_button = push_button(tr("Test launch"), "play", name="launchHere")
         self._text.setFixedWidth(500)
@@ -98,6 +90,17 @@ class IdlePage(Surface):
         self._layout.setSpacing(6)
         self._layout.addWidget(self._head)
         self._layout.addWidget(self._card, 1)
+        self.show_ready(True, "")
+
+    def show_ready(self, can_launch: bool, why_not: str) -> None:
+        """Whether a launch may be asked for, and what it does or why it may not."""
+        what = tr(
+            "Test launch starts llama-server with these settings on a free port, watches the "
+            "memory of each device, sends one prompt and stops it again."
+        )
+        self._text.setText(why_not or what)
+        self.launch_button.setEnabled(can_launch)
+        self.launch_button.setToolTip(why_not)
 
     def fold(self, folded: bool) -> None:
         """The heading only, with a chevron that opens the rest."""

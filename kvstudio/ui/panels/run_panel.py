@@ -119,9 +119,8 @@ class RunPanel(QWidget):
         self._open(False)
 
     def show_ready(self, can_launch: bool, why_not: str = "") -> None:
-        """Whether a launch may be asked for; `why_not` is said on the button."""
-        self.idle.launch_button.setEnabled(can_launch)
-        self.idle.launch_button.setToolTip(why_not)
+        """Whether a launch may be asked for; `why_not` is said where the launch is explained."""
+        self.idle.show_ready(can_launch, why_not)
 
     def fold(self, folded: bool) -> None:
         """Where room is short the idle area is its strip only, until its chevron opens it."""

@@ -133,21 +133,22 @@ class ToolBar(Surface):
         history.triggered.connect(lambda _=False: self.history_requested.emit())
         self._recent_menu.addAction(history)
 
-    def show_state(self, *, has_model: bool, has_log: bool, has_binary: bool, running: bool, primary: bool) -> None:
-        """Which steps make sense now; `primary`: Test launch is the window's filled button."""
+    def show_state(self, *, has_model: bool, has_log: bool, why_not: str, running: bool, primary: bool) -> None:
+        """Which steps make sense now; `primary`: Test launch is the window's filled button, `why_not` why there is no
+        launching, empty where there is."""
+        may = has_model and not why_not
         self._running = running
-        self.check_button.setEnabled(has_model and has_binary and not running)
-        self.launch_button.setEnabled(running or (has_model and has_binary))
+        self.check_button.setEnabled(may and not running)
+        self.launch_button.setEnabled(running or may)
         self.fix_button.setEnabled(has_model and not running)
         self.report_button.setEnabled(has_log and not running)
         self.binary_box.setEnabled(not running)
         self.options_button.setEnabled(not running)
         self.launch_button.setText(tr("Stop") if running else tr("Test launch"))
         self.launch_button.setProperty("iconName", "stop" if running else "play")
-        make_primary(self.launch_button, primary and has_model and has_binary and not running)
-        reason = "" if has_binary else tr("No llama-server was found: choose one first")
-        self.launch_button.setToolTip(reason if not running else "")
-        self.check_button.setToolTip(reason or tr("Ask llama.cpp for its own figures, without loading the model"))
+        make_primary(self.launch_button, primary and may and not running)
+        self.launch_button.setToolTip(why_not if not running else "")
+        self.check_button.setToolTip(why_not or tr("Ask llama.cpp for its own figures, without loading the model"))
 
     def show_checking(self, on: bool) -> None:
         """The dry run is under way."""

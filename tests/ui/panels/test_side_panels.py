@@ -18,6 +18,7 @@ from kvstudio.ui.panels.empty_page import EmptyPage, Entry
 from kvstudio.ui.panels.model_panel import ModelPanel
 from kvstudio.ui.panels.status import Banner, StatusStrip
 from kvstudio.ui.panels.toolbar import ToolBar
+from kvstudio.ui.text import why_no_launch
 from kvstudio.units import GIB
 
 TINY = str(Path(__file__).parents[2] / "data" / "headers" / "tiny.gguf")
@@ -160,13 +161,13 @@ def test_hostile_names_stay_text(qtbot, name):
 
 def test_tool_bar_states(qtbot):
     bar = shown(qtbot, ToolBar())
-    bar.show_state(has_model=False, has_log=False, has_binary=True, running=False, primary=True)
+    bar.show_state(has_model=False, has_log=False, why_not="", running=False, primary=True)
     assert not bar.launch_button.isEnabled()
-    bar.show_state(has_model=True, has_log=False, has_binary=True, running=False, primary=True)
+    bar.show_state(has_model=True, has_log=False, why_not="", running=False, primary=True)
     assert bar.launch_button.property("primary") is True
     with qtbot.waitSignal(bar.launch_requested):
         bar.launch_button.click()
-    bar.show_state(has_model=True, has_log=False, has_binary=True, running=True, primary=True)
+    bar.show_state(has_model=True, has_log=False, why_not="", running=True, primary=True)
     assert bar.launch_button.property("primary") is False
     with qtbot.waitSignal(bar.stop_requested):
         bar.launch_button.click()
@@ -188,7 +189,9 @@ def test_binary_chooser(qtbot):
 def test_no_binary_is_said(qtbot):
     bar = shown(qtbot, ToolBar())
     bar.show_binaries((), None)
-    bar.show_state(has_model=True, has_log=False, has_binary=False, running=False, primary=True)
+    why_not = why_no_launch(False, ())
+    bar.show_state(has_model=True, has_log=False, why_not=why_not, running=False, primary=True)
+    assert not bar.launch_button.isEnabled()
     assert "choose one" in bar.launch_button.toolTip()
     assert bar.binary_box.currentText() == "No llama.cpp found"
 
