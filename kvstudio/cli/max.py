@@ -96,6 +96,8 @@ def _means(launch: Launch, variable: str, budget: Budget) -> str:
     slots = "1 slot" if config.n_parallel == 1 else f"{config.n_parallel} slots"
     if variable == "n_gpu_layers":
         on_devices, layers = budget.offloaded_layers
+        if not budget.devices:
+            return f"There is no device, so all {layers} layers are in RAM, n_ctx {config.n_ctx}."
         return f"{on_devices} of {layers} layers on devices, {layers - on_devices} in RAM, n_ctx {config.n_ctx}."
     if config.n_parallel == 1:
         return f"1 slot of {config.n_ctx_seq} tokens."
@@ -112,7 +114,8 @@ def _limit(launch: Launch, variable: str, best: int, budget: Budget) -> Limit:
             "trained", f"The model was trained for {trained} tokens, so more would not help it. {_room(budget)}"
         )
     if variable == "n_gpu_layers" and budget.offloaded_layers[0] == budget.offloaded_layers[1]:
-        return Limit("layers", f"Every layer is on a device. {_room(budget)}")
+        every = "Every layer is on a device. " if budget.devices else ""
+        return Limit("layers", f"{every}{_room(budget)}")
     step = _step(launch) if variable == "n_ctx" else 1
     more = launch.config.evolve(**{variable: best + step})
     if resolve(launch.model, more, len(launch.devices), launch.build).errors:

@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from kvstudio.devices.listed import backend_of
 from kvstudio.devices.values import Device, DeviceProcess, DeviceSource, Machine
 from kvstudio.errors import StoreError
 
 SCHEMA = "kvstudio.devices/1"
+_UNKNOWN_HOST = Device("Host", "CPU", "", None, None, DeviceSource.SNAPSHOT)
 
 
 def to_json(machine: Machine) -> dict[str, Any]:
@@ -23,11 +25,13 @@ def to_json(machine: Machine) -> dict[str, Any]:
 
 
 def from_json(plain: object) -> Machine:
-    """A machine of `to_json`; its devices say that they come from a snapshot.
+    """A machine of `to_json`, or of as much of it as somebody wrote by hand: a list `devices` of names and sizes.
+
+    Its devices say that they come from a snapshot.
 
     Raises: StoreError naming what is missing or wrong.
     """
-    if not isinstance(plain, Mapping) or plain.get("schema") != SCHEMA:
+    if not isinstance(plain, Mapping) or plain.get("schema", SCHEMA) != SCHEMA:
         raise StoreError(f"expected devices in the form {SCHEMA}", "Save them with: kvstudio-cli devices --json")
     devices = plain.get("devices")
     if not isinstance(devices, list):
@@ -35,7 +39,7 @@ def from_json(plain: object) -> Machine:
     notes = plain.get("notes")
     return Machine(
         devices=tuple(_read_device(each, f"devices[{index}]") for index, each in enumerate(devices)),
-        host=_read_device(plain.get("host"), "host"),
+        host=_UNKNOWN_HOST if plain.get("host") is None else _read_device(plain["host"], "host"),
         cpu=str(plain.get("cpu") or ""),
         system=str(plain.get("system") or ""),
         notes=tuple(map(str, notes)) if isinstance(notes, list) else (),
@@ -52,7 +56,7 @@ def _read_device(plain: object, where: str) -> Device:
     processes = plain.get("processes")
     return Device(
         name=plain["name"],
-        backend=str(plain.get("backend") or ""),
+        backend=str(plain.get("backend") or backend_of(plain["name"])),
         description=str(plain.get("description") or ""),
         total_bytes=_bytes(plain, "total_bytes", where),
         free_bytes=_bytes(plain, "free_bytes", where),

@@ -205,6 +205,23 @@ def test_max_says_what_its_number_means_and_what_is_in_the_way(capsys):
     assert "llama.cpp has no more slots" in out
 
 
+def test_max_without_a_device_claims_none(capsys):
+    words = ("--cpu-only", "--device", "Host=8GiB", "--", "llama-server", "-m", TINY)
+    _, out, _ = run(capsys, "max", "--for", "n_gpu_layers", *words)
+    assert "There is no device, so all 5 layers are in RAM" in out
+    assert "on a device" not in out
+
+
+def test_devices_of_a_file_written_by_hand(capsys, tmp_path):
+    path = tmp_path / "rig.json"
+    path.write_text('{"devices": [{"name": "CUDA0", "total_bytes": 8589934592, "free_bytes": 8000000000}]}')
+    words = ("--", "llama-server", "-m", TINY, "-c", "512")
+    code, found = budget(capsys, "--devices", str(path), *words)
+    assert (code, found["devices"][0]["free_bytes"]) == (0, 8000000000)
+    typed = budget(capsys, "--device", "CUDA0=8GiB", *words)[1]
+    assert found["devices"][0]["need_bytes"] == typed["devices"][0]["need_bytes"]
+
+
 def test_max_says_why_nothing_fits(capsys):
     code, out, _ = run(capsys, "max", "--device", "CUDA0=1MiB", "--", "llama-server", "-m", TINY, "-ngl", "99")
     assert code == 3

@@ -82,13 +82,22 @@ def test_a_file_that_is_no_json_is_told_by_line(tmp_path: Path) -> None:
         ({"devices": [{"name": "A", "total_bytes": -1}]}, "devices[0].total_bytes is -1"),
         ({"devices": [{"name": "A", "free_bytes": "x"}]}, "devices[0].free_bytes is 'x'"),
         ({"devices": [{"name": "A", "processes": [{}]}]}, "devices[0]: a process has no pid"),
-        ({"host": None}, "host has no name"),
+        ({"host": {"total_bytes": 1}}, "host has no name"),
     ],
 )
 def test_wrong_entries_are_named(change: dict[str, object], says: str) -> None:
     with pytest.raises(StoreError) as caught:
         from_json(to_json(MACHINE) | change)
     assert says in caught.value.message
+
+
+def test_what_was_written_by_hand_is_enough(tmp_path: Path) -> None:
+    path = tmp_path / "devices.json"
+    path.write_text('{"devices": [{"name": "CUDA0", "total_bytes": 8589934592, "free_bytes": 8000000000}]}')
+    machine = load(str(path))
+    (device,) = machine.devices
+    assert (device.name, device.backend, device.free_bytes) == ("CUDA0", "CUDA", 8000000000)
+    assert (machine.host.name, machine.host.total_bytes, machine.host.free_bytes) == ("Host", None, None)
 
 
 def test_missing_files_and_folders_are_said(tmp_path: Path) -> None:
