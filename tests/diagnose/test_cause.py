@@ -168,3 +168,15 @@ def test_a_tiny_request_is_not_what_is_missing() -> None:
     found = cause(REFUSED.replace("4096.00", "7.00").replace("4294967296", "7340032"))
     assert found.cause is Cause.CAPACITY
     assert "full already" in found.summary
+
+
+def test_the_call_of_another_runtime_error_is_no_shortage() -> None:
+    where_and_call = (
+        "  current device: 0, in function alloc at ggml-cuda.cu:589\n  cuMemCreate(&handle, reserve_size, &prop, 0)"
+    )
+    other = diagnose(lines_of(f"CUDA error: invalid argument\n{where_and_call}"))
+    full = diagnose(lines_of(f"CUDA error: out of memory\n{where_and_call}"))
+    cut_off = diagnose(lines_of(where_and_call))
+    assert (other.memory_class, other.device) == ("not_memory", "CUDA0")
+    assert (full.memory_class, cut_off.memory_class) == ("memory", "memory")
+    assert full.key_line is not None and full.key_line.number == 1
