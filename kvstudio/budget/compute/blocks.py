@@ -6,7 +6,7 @@ Source: llama-graph.cpp llm_graph_context, read at build 11434. Operation order 
 from collections.abc import Callable, Iterable, Sequence
 
 from kvstudio.budget.compute.graph import Graph
-from kvstudio.budget.compute.inputs import Reserve
+from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE, Reserve
 from kvstudio.budget.compute.tensor import F16, F32, I32, I64, Tensor, row_bytes
 
 #: Quantized cache types get a rotation before they are stored; plain ones do not.
@@ -181,6 +181,11 @@ class Blocks(Graph):
         inp.mask = self.input(F16 if self.r.flash_attn else F32, self.nt, self.nt)
         return inp
 
+    def clamp(self, x: Tensor) -> Tensor:
+        """Earlier builds write over what they clamp."""
+        later = self.r.config.build >= MIXED_BATCH_SINCE
+        return self.op("CLAMP", x) if later else Tensor("CLAMP", x.type, x.ne, (x,), x.nb, x)
+
     # -- linear algebra ------------------------------------------------------------------------------------------
 
     def mm(self, w: Tensor, x: Tensor, scale: Tensor | None = None) -> Tensor:
@@ -230,7 +235,7 @@ class Blocks(Graph):
                     q, k, v = parts
                     qkv = self.add(qkv, self.concat(self.concat(q, k, 0), v, 0))  # type: ignore[arg-type]
             if clamp:
-                qkv = self.op("CLAMP", qkv)
+                qkv = self.clamp(qkv)
             if self.r.arch == "openelm":
                 qkv = self.reshape(qkv, head_k, n_head + 2 * n_head_kv, nt)
                 return tuple(self.view(qkv, (head_k, n, nt), qkv.nb[1:3]) for n in (n_head, n_head_kv, n_head_kv))
@@ -250,7 +255,7 @@ class Blocks(Graph):
             if bias is not None:
                 x = self.add(x, bias)
             if clamp:
-                x = self.op("CLAMP", x)
+                x = self.clamp(x)
             parts_out.append(self.reshape(x, head, n, nt) if shaped else x)
         return tuple(parts_out)
 
@@ -472,10 +477,10 @@ class Blocks(Graph):
             gate = self.mul(self.scale(self.unary(self.scale(gate))), self.unary(gate))
             return self.mul(gate, self.scale(self.unary(self.scale(up))))
         if limit and self.r.arch == "deepseek4":
-            return self.glu(self.op("CLAMP", gate), self.op("CLAMP", up))
+            return self.glu(self.clamp(gate), self.clamp(up))
         if limit:
-            up = self.op("CLAMP", up)
-            return self.mul(self.op("CLAMP", self.unary(gate)), up)
+            up = self.clamp(up)
+            return self.mul(self.clamp(self.unary(gate)), up)
         return self.glu(gate, up)
 
     def activated(self, cur: Tensor, act: str) -> Tensor:
@@ -544,7 +549,7 @@ class Blocks(Graph):
             weights = self.reshape(self.soft_max(weights), 1, n_used, nt)
         if norm_w:
             weights = self.reshape(weights, n_used, nt)
-            total = self.op("CLAMP", self.sum_rows(weights))
+            total = self.clamp(self.sum_rows(weights))
             weights = self.reshape(self.div(weights, total), 1, n_used, nt)
         if scale:
             weights = self.scale(weights)

@@ -1,4 +1,4 @@
-"""Attention to a few blocks of cells: what says which cells a block has, and how the mask is opened for the chosen ones.
+"""Attention to a few blocks of cells: which cells a block has, and how the mask is opened for the chosen ones.
 
 Source: src/models/qwen4exp.cpp and glm5-next.cpp, llama-memory-hybrid-idx.cpp, read at build 11434.
 """

@@ -180,9 +180,9 @@ class Qwen4(DeltaNet):
         assert self.base is not None and self.base.mask is not None
         n_best = best.ne[0]
         scores = g.get_rows(g.reshape(score, 1, score.ne[0], nt), best)
-        there = g.repeat(g.op("CLAMP", g.scale(scores)), pools.size, n_best, nt, 1)
+        there = g.repeat(g.clamp(g.scale(scores)), pools.size, n_best, nt, 1)
         there = g.reshape(there, pools.size * n_best, nt)
-        there = g.concat(there, g.op("CLAMP", g.scale(g.cast(pools.tail, F32))), 0)
+        there = g.concat(there, g.clamp(g.scale(g.cast(pools.tail, F32))), 0)
         spare = g.scale(g.op("CUMSUM", g.fill(there)))
         rows = opened(g, self.base.mask, cells, there, spare)
         mask, row = self.base.mask, rows.nb[2]
@@ -202,7 +202,7 @@ class Qwen4(DeltaNet):
 
         key, query = normed(key, "ple_norm_key"), normed(wide, "ple_norm_query")
         score = g.scale(g.sum_rows(g.mul(key, query)))
-        size = g.op("SQRT", g.op("CLAMP", g.unary(score)))
+        size = g.op("SQRT", g.clamp(g.unary(score)))
         gate = g.unary(g.mul(g.unary(score), size))
         value = g.repeat(g.reshape(value, g.n_embd, 1, nt), g.n_embd, hc, nt, 1)
         gated = g.mul(value, gate)

@@ -31,7 +31,7 @@ class GraniteSwitch(Decoder):
         q, k, v = (g.pad(g.reshape(x, 1, 1, g.nt), head - 1) for x in (queries, keys, values))
         out = g.attend(self.base, router, q, k, v)
         slot = g.reshape(g.cont(g.view(out, (1, g.nt), out.nb[1:2])), g.nt)
-        self.ids = g.cast(g.unary(g.op("CLAMP", slot)), I32)
+        self.ids = g.cast(g.unary(g.clamp(slot)), I32)
         self.out_ids = g.inp_out_ids()
         return cur
 

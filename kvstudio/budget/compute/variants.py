@@ -232,7 +232,7 @@ class Chameleon(Decoder):
         g.embd = cur
         cur.is_output = True
         cur = g.mm(g.top("output.weight"), cur, g.r.weight("output.scale"))
-        hidden = g.op("CLAMP", g.new(F32, self._LAST_IMAGE - self._FIRST_IMAGE))
+        hidden = g.clamp(g.new(F32, self._LAST_IMAGE - self._FIRST_IMAGE))
         cur = g.op("SET", cur, hidden)
         cur.is_output = True
         g.expand(cur)
