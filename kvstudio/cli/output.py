@@ -21,8 +21,13 @@ _NARROWEST = 20
 
 
 def emit_json(value: Any) -> None:
-    """One JSON document on stdout."""
-    _write(json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    """One JSON document on stdout; letters that the locale cannot write are escaped, so that none is lost."""
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(value, indent=1)
+    _write(text + "\n")
 
 
 def emit(text: str) -> None:

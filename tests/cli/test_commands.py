@@ -331,6 +331,17 @@ def _broken_pipe():
     return writing
 
 
+def test_json_loses_no_letter_where_the_locale_has_none_for_it(tmp_path):
+    path = tmp_path / "mo\u00fcse \u6a21.gguf"
+    path.write_bytes(Path(TINY).read_bytes())
+    program = "import sys; from kvstudio.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "inspect", "--json", str(path)],
+        check=True, capture_output=True, timeout=60, env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert json.loads(done.stdout.decode("ascii"))["files"][0]["path"] == str(path)
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
 def test_messages_that_cannot_be_told_do_not_change_the_answer():
     program = "import sys; from kvstudio.cli import main; sys.exit(main(sys.argv[1:]))"
