@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 _HEAD_LINES, _KEPT_LINES, _DROP_STEP = 20_000, 200_000, 20_000
 
 
+def keep_within(kept: list[LogLine], lines: tuple[LogLine, ...]) -> None:
+    """Add lines of a launch to those in memory, and drop from the middle what is too many."""
+    kept.extend(lines)
+    if len(kept) > _KEPT_LINES:
+        del kept[_HEAD_LINES : _HEAD_LINES + _DROP_STEP]
+
+
 class Launching(QObject):
     """`running_changed` when a launch begins or is over; for the banner `failed` (KvStudioError), `noted` (str)."""
 
@@ -114,9 +121,7 @@ class Launching(QObject):
             self.noted.emit("; ".join(changed))
 
     def _on_lines(self, lines: tuple[LogLine, ...]) -> None:
-        self._lines.extend(lines)
-        if len(self._lines) > _KEPT_LINES:
-            del self._lines[_HEAD_LINES : _HEAD_LINES + _DROP_STEP]
+        keep_within(self._lines, lines)
         self._panel.append_lines(lines)
 
     def _on_ended(self, run: Run) -> None:

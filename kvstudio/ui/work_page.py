@@ -19,6 +19,7 @@ from kvstudio.budget.values import Provenance
 from kvstudio.case import evolve as evolving
 from kvstudio.case.values import Case
 from kvstudio.devices.values import Device
+from kvstudio.diagnose.values import Outcome
 from kvstudio.places import history_dir
 from kvstudio.ui.launching import Launching
 from kvstudio.ui.panels.chart_panel import CONTEXT, ChartPanel
@@ -181,7 +182,7 @@ class WorkPage(QWidget):
             n_ctx = new.budget.config.n_ctx if new.budget else None
             self.command.show_config(new.config, new.model.name if new.model else "", n_ctx)
         self._show_chart(old, new)
-        if differs("log", "diagnosis"):
+        if differs("log", "diagnosis") or (old is not None and (old.model is None) is not (new.model is None)):
             self._show_log(new)
 
     def _show_chart(self, old: Case | None, new: Case) -> None:
@@ -218,7 +219,9 @@ class WorkPage(QWidget):
             return
         if case.log:
             first = case.fixes[0].title if case.fixes else ""
-            can_fix = case.model is not None
+            failed = case.diagnosis is not None and case.diagnosis.outcome is Outcome.FAILED
+            # Without the model, Fix asks for it.
+            can_fix = failed or case.model is not None
             self.run_panel.show_log(case.log, case.diagnosis, case.log_source, try_first=first, can_fix=can_fix)
         elif not self.launching.running:
             self.run_panel.show_idle()

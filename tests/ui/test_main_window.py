@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QMimeData, QPointF, QSettings, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QFileOpenEvent, QGuiApplication
-from PySide6.QtWidgets import QLineEdit
+from PySide6.QtWidgets import QLabel, QLineEdit
 
 from kvstudio.case.opening import OpenedFolder
 from kvstudio.devices.values import Device, DeviceSource, Machine
@@ -355,3 +355,23 @@ def test_the_keyboard_goes_through_the_window_as_the_eye_does(opened):
     wanted = ["openButton", "helpButton", "useCUDA0", "useCUDA7", "removeCUDA7", "addWhatIf", "bars", "why", "apply0"]
     wanted += ["commandText", "n_ctx", "advancedToggle", "kv_unified", "environment", "openLog"]
     assert [name for name in names if name in wanted] == wanted
+
+
+def test_fix_asks_for_the_model_of_a_log(window, tmp_path):
+    path = tmp_path / "server.log"
+    path.write_text(
+        "srv    load_model: loading model '/elsewhere/big.gguf'\n"
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 7936.00 MiB on device 1: cudaMalloc failed: out of "
+        "memory\nllama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache\n"
+    )
+    window.open_paths((str(path),))
+    card = window.work.run_panel.log.card
+    assert card.fix_button.isVisible()
+    card.fix_button.click()
+    said = " ".join(label.text() for label in window.banner.findChildren(QLabel))
+    assert "Fixes are worked out from the model" in said
+    assert "big.gguf" in said
+    window.store.open_for_log(TINY)
+    assert window.store.case.model is not None
+    assert window.store.case.log
+    assert card.fix_button.isVisible()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from kvstudio.advise.plan import Plan
 from kvstudio.advise.plan_values import Attempt, HardLimit, Trial, TrialKind, Verdict
+from kvstudio.advise.predict import DOES_NOT_FIT, FITS, UNKNOWN
 from kvstudio.advise.record import Record
 from kvstudio.budget.values import Budget, DeviceBudget
 from kvstudio.devices.values import Device
@@ -34,6 +35,8 @@ from kvstudio.verify.values import Check
 
 #: A flag in a sentence: after a space or an opening bracket, one dash or two, then a letter.
 _FLAG = re.compile(r"(?<![^\s(])--?[a-zA-Z][\w-]*")
+#: What an attempt is called that was no launch.
+_PREDICTED = (FITS, DOES_NOT_FIT, UNKNOWN)
 _TITLE_STATES = {"verified": "good", "no_fit": "bad", "stopped": "neutral"}
 
 
@@ -92,22 +95,32 @@ def entries(plan: Plan, running: bool = False) -> tuple[RunEntry, ...]:
     """The baseline, every run, and the next one."""
     done = [RunEntry(text.tr("Baseline"), baseline_words(plan), RunState.NOTE)]
     undone = [plan.attempts[i] for i in plan.undone]
-    for i, attempt in enumerate(plan.launched):
+    for attempt in plan.launched:
         state = RunState.WORKED if attempt.worked else RunState.FAILED
         said = outcome_words(attempt)
         if attempt in plan.cancelled:
             state = RunState.NOTE
         elif attempt in undone:
             said = text.tr("{}; undone").format(said)
-        done.append(RunEntry(title_of(attempt.trial), said, state, _number(attempt, i)))
+        done.append(RunEntry(title_of(attempt.trial), said, state, _number(attempt)))
     if plan.pending is not None:
         state, said = (RunState.RUNNING, text.tr("running")) if running else (RunState.NEXT, text.tr("next"))
         done.append(RunEntry(title_of(plan.pending), prediction_words(plan.pending.predicted), state, said))
     return tuple(done)
 
 
-def _number(attempt: Attempt, index: int) -> str:
-    return str(attempt.run_number if attempt.run_number is not None else index + 1)
+def _number(attempt: Attempt) -> str:
+    """The number of a run; what was read from a log, or only predicted, has none."""
+    if attempt.run_number is not None:
+        return str(attempt.run_number)
+    return "" if attempt.outcome in _PREDICTED else text.tr("log")
+
+
+def _source(attempt: Attempt) -> str:
+    """Who says what came of it: `Run 3`, `The log`, `The budget`."""
+    if attempt.run_number is not None:
+        return text.tr("Run {}").format(attempt.run_number)
+    return text.tr("The budget") if attempt.outcome in _PREDICTED else text.tr("The log")
 
 
 def baseline_words(plan: Plan) -> str:
@@ -141,6 +154,8 @@ def competing_notice(plan: Plan) -> str:
 
 def outcome_words(attempt: Attempt) -> str:
     """`works, CUDA1 17.8 of 24.0 GiB` or `KV cache on CUDA1, 0.9 GiB short`."""
+    if attempt.outcome in _PREDICTED:
+        return prediction_words(attempt.trial.predicted)
     if attempt.worked:
         tight = tightest(attempt.trial.predicted)
         if tight is None or tight.total_bytes is None:
@@ -246,6 +261,10 @@ def title_of(trial: Trial) -> str:
     return words.replace(trial.variable, name[:1].lower() + name[1:] if inner else name, 1)
 
 
+def _lower_first(words: str) -> str:
+    return words[:1].lower() + words[1:]
+
+
 def trial_page(plan: Plan, trial: Trial, progress: Progress | None = None) -> Page:
     """One change: what, why, before, after, cost, command."""
     parent = plan.attempts[trial.parent] if trial.parent is not None else None
@@ -274,16 +293,15 @@ def flags_in(words: str) -> tuple[str, ...]:
 def noted_change(parent: Attempt, trial: Trial) -> Change:
     """The change, and the run that it is the only change from."""
     change = change_of(parent.trial.config, trial)
-    note = text.tr("the only change from run {}").format(_number(parent, trial.parent or 0))
+    note = text.tr("the only change from {}").format(_lower_first(_source(parent)))
     return Change(change.before, change.after, note)
 
 
 def _pictures(parent: Attempt | None, trial: Trial) -> tuple[Picture, ...]:
     found = []
     if parent is not None and parent.trial.predicted is not None:
-        number = parent.run_number if parent.run_number is not None else 1
         said, state = (text.tr("worked"), "good") if parent.worked else (text.tr("failed"), "bad")
-        chip = text.tr("Run {}, {}").format(number, said)
+        chip = f"{_source(parent)}, {said}"
         found.append(Picture(text.tr("Before"), chip, state, parent.trial.predicted))
     if trial.predicted is not None:
         fits = trial.predicted.fits
@@ -321,16 +339,18 @@ def result_page(plan: Plan, verdict: Verdict, checks: tuple[Check, ...] = ()) ->
         "no_fit": text.tr("This launch cannot be made to fit"),
         "stopped": text.tr("Stopped before the end"),
     }
+    by_budget = verdict.predicted and verdict.config is not None
+    label = text.tr("Command that is predicted to fit") if by_budget else text.tr("Command that works")
     return Page(
         section=text.tr("Result"),
-        title=titles.get(verdict.outcome, verdict.outcome),
+        title=text.tr("Predicted: this command fits") if by_budget else titles.get(verdict.outcome, verdict.outcome),
         state=_TITLE_STATES.get(verdict.outcome, "neutral"),
         why_label=text.tr("Root cause") if verdict.root_cause is not None else "",
         why=verdict.says,
         flags=flags_in(verdict.says),
         checks=checks,
-        runs=tuple(_run_line(plan, a, i) for i, a in enumerate(plan.launched)),
-        command_label=text.tr("Command that works") if verdict.config is not None else "",
+        runs=tuple(_run_line(plan, a) for a in plan.launched),
+        command_label=label if verdict.config is not None else "",
         config=verdict.config,
         # Where nothing works, where it is short is what is left to see.
         pictures=_as_given(plan) if verdict.config is None else (),
@@ -367,7 +387,7 @@ def _limit_facts(limit: HardLimit | None) -> tuple[Fact, ...]:
     return tuple(found)
 
 
-def _run_line(plan: Plan, attempt: Attempt, index: int) -> RunLine:
+def _run_line(plan: Plan, attempt: Attempt) -> RunLine:
     trial = attempt.trial
     changed = text.tr("as given")
     if trial.parent is not None:
@@ -376,7 +396,9 @@ def _run_line(plan: Plan, attempt: Attempt, index: int) -> RunLine:
     predicted = _worth_a_word({d.name: d.need_bytes for d in _places(trial.predicted)})
     printed = _worth_a_word(attempt.printed_bytes)
     outcome = text.tr("works") if attempt.worked else failure_words(attempt.diagnosis, attempt.outcome)
-    return RunLine(_number(attempt, index), changed, (sizes(predicted), sizes(printed)), outcome, attempt.worked)
+    if attempt.outcome in _PREDICTED:
+        outcome = outcome_words(attempt)
+    return RunLine(_number(attempt), changed, (sizes(predicted), sizes(printed)), outcome, attempt.worked)
 
 
 def _places(budget: Budget | None) -> tuple[DeviceBudget, ...]:

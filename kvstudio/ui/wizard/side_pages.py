@@ -7,13 +7,32 @@ from kvstudio.advise.plan_values import NotOffered
 from kvstudio.devices.values import Device
 from kvstudio.ui import text
 from kvstudio.ui.command_words import homed
-from kvstudio.ui.wizard.from_plan import caption, competing_notice, wizard_view
+from kvstudio.ui.wizard.from_plan import caption, competing_notice, failure_words, wizard_view
 from kvstudio.ui.wizard.values import Action, Fact, Page, WizardView
 from kvstudio.units import format_gib, format_room
 
 
-def baseline_view(plan: Plan, resumed: bool = False) -> WizardView:
-    """The first page: what everything after it is compared with."""
+def away_words(away: tuple[str, ...]) -> str:
+    """What a try is worth where the devices are not of this machine."""
+    names = text.tr(" and ").join((", ".join(away[:-1]), away[-1]) if len(away) > 1 else away)
+    return text.tr("{} not in this machine, so nothing can be tried here: the walk goes by what is predicted.").format(
+        text.tr("{} are").format(names) if len(away) > 1 else text.tr("{} is").format(names)
+    )
+
+
+def elsewhere(view: WizardView, away: tuple[str, ...]) -> WizardView:
+    """A page of a walk for another machine: predictions take the place of tries."""
+    if Action.TRY not in view.actions:
+        return view
+    actions = tuple(Action.PREDICT if action is Action.TRY else action for action in view.actions)
+    return replace(view, page=replace(view.page, notice=away_words(away)), actions=actions, primary=Action.PREDICT)
+
+
+def baseline_view(plan: Plan, resumed: bool = False, log: str = "", away: tuple[str, ...] = ()) -> WizardView:
+    """The first page: what everything after it is compared with.
+
+    `log`: the file whose diagnosis stands in for the first run. `away`: devices that this machine does not have.
+    """
     world = plan.world
     build = f"b{world.build}" if world.build else text.tr("unknown build")
     name = world.binary.title if world.binary else build
@@ -24,7 +43,9 @@ def baseline_view(plan: Plan, resumed: bool = False) -> WizardView:
         rows.append(_device_row(device))
     for other in world.binaries:
         rows.append(Fact(text.tr("Other build"), other.title, homed(other.path)))
-    notice = competing_notice(plan)
+    if log and plan.attempts:
+        rows.insert(0, Fact(text.tr("Log"), failure_words(plan.attempts[0].diagnosis, ""), log))
+    notice = away_words(away) if away else competing_notice(plan)
     if resumed:
         notice = text.tr("A walk of this command was not finished; it goes on after its {} runs.").format(
             len(plan.attempts)
@@ -33,7 +54,7 @@ def baseline_view(plan: Plan, resumed: bool = False) -> WizardView:
         section=text.tr("Baseline"),
         title=text.tr("What everything is compared with"),
         notice=notice,
-        why=text.tr("Recorded before anything is changed. From here, one variable at a time."),
+        why=_recorded(log),
         rows=tuple(rows),
         command_label=text.tr("Command as given"),
         config=plan.wanted,
@@ -41,6 +62,12 @@ def baseline_view(plan: Plan, resumed: bool = False) -> WizardView:
     view = wizard_view(plan)
     actions = (Action.AGAIN, Action.NEXT) if resumed else (Action.NEXT,)
     return replace(view, page=page, actions=actions, primary=Action.NEXT)
+
+
+def _recorded(log: str) -> str:
+    if log:
+        return text.tr("The log stands for the first run: nothing was launched here. From it, one variable at a time.")
+    return text.tr("Recorded before anything is changed. From here, one variable at a time.")
 
 
 def _device_row(device: Device) -> Fact:

@@ -32,6 +32,7 @@ class Action(StrEnum):
     NEXT = "next"
     KEEP = "keep"
     TRY = "try"
+    PREDICT = "predict"
     CANCEL = "cancel"
     CLOSE = "close"
     REPORT = "report"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QGuiApplication
@@ -11,26 +11,29 @@ from PySide6.QtWidgets import QWidget
 from kvstudio.advise.not_offered import not_offered
 from kvstudio.advise.plan import Plan, World, start
 from kvstudio.advise.plan_values import Attempt, NotOffered, Trial
+from kvstudio.advise.predict import predict
 from kvstudio.case.evolve import build_of, extras_of, learned_overhead
 from kvstudio.case.values import Case
 from kvstudio.case.walk import NOT_TRIED, attempt_of
 from kvstudio.case.walks import Walks, candidates
+from kvstudio.diagnose.config import config_from_log
 from kvstudio.diagnose.values import Diagnosis, Outcome
 from kvstudio.errors import KvStudioError
 from kvstudio.launch.binary import Binary, find, inspect
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.launch.flags import program_name
 from kvstudio.places import history_dir
+from kvstudio.runlog.parse import parse
 from kvstudio.runlog.values import LogLine, Phase
 from kvstudio.ui import text
 from kvstudio.ui.command_words import command_text
-from kvstudio.ui.launching import begin_run, has_recurrent, keep_run
+from kvstudio.ui.launching import begin_run, has_recurrent, keep_run, keep_within
 from kvstudio.ui.panels.run_values import PHASES
 from kvstudio.ui.widgets_run.phase_strip import PhaseState
 from kvstudio.ui.wizard.dialog import WizardWindow
 from kvstudio.ui.wizard.from_plan import wizard_view
 from kvstudio.ui.wizard.outcome_page import Ended, outcome_view, shown_checks
-from kvstudio.ui.wizard.side_pages import baseline_view, why_not_view
+from kvstudio.ui.wizard.side_pages import baseline_view, elsewhere, why_not_view
 from kvstudio.ui.wizard.values import Action, Page, Progress, WizardView
 from kvstudio.verify.options import LaunchOptions
 from kvstudio.verify.values import Check, Run, RunOutcome
@@ -40,25 +43,34 @@ from kvstudio.work.launch_worker import LaunchWorker
 _CLOCK_MS = 1000
 _NOT_TRIED = NOT_TRIED
 _MAX_OTHERS = 6
+#: Where the model lies is no part of what a log says of a launch.
+_OF_THIS_MACHINE = ("model_path", "hf_repo", "hf_file")
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """The plan a window opens with, and whether it goes on from an earlier walk."""
+    """The plan a window opens with, and whether it goes on from an earlier walk.
+
+    `log` is the file whose diagnosis stands in for the first run; `away` are devices that this machine does not have.
+    """
 
     plan: Plan
     resumed: bool = False
+    log: str = ""
+    away: tuple[str, ...] = ()
 
 
 def begin(case: Case, walks: Walks) -> Begun:
     """The unfinished walk of these settings, else a new one; takes seconds."""
     kept = kept_plan(case, walks)
-    return Begun(kept, True) if kept is not None else Begun(first_plan(case, other_binaries(case)))
+    return Begun(kept, True, away=case.not_here) if kept is not None else begin_again(case)
 
 
 def begin_again(case: Case) -> Begun:
     """A new walk, whatever was kept."""
-    return Begun(first_plan(case, other_binaries(case)))
+    plan = first_plan(case, other_binaries(case))
+    given = bool(plan.attempts) and plan.attempts[0].run_number is None
+    return Begun(plan, log=PurePath(case.log_source).name if given else "", away=case.not_here)
 
 
 def world_of(case: Case, binaries: tuple[Binary, ...] = ()) -> World:
@@ -110,9 +122,13 @@ def first_plan(case: Case, binaries: tuple[Binary, ...] = ()) -> Plan:
 
 
 def _given(case: Case) -> Diagnosis | None:
-    """The diagnosis of a log that was opened, where no run of ours came after it."""
+    """The diagnosis of a log that was opened, where no run of ours and no edit of its settings came after it."""
     found = case.diagnosis
-    return found if found is not None and not case.runs and found.outcome is Outcome.FAILED else None
+    if found is None or case.runs or found.outcome is not Outcome.FAILED:
+        return None
+    told = config_from_log(parse(case.log), case.log)
+    here = {name: getattr(case.config, name) for name in _OF_THIS_MACHINE}
+    return found if told is None or told.evolve(**here) == case.config else None
 
 
 class FixWizard(WizardWindow):
@@ -152,12 +168,13 @@ class FixWizard(WizardWindow):
         self._folder = folder or history_dir()
         self._walks = Walks(self._folder.parent / "walks")
         self._baseline: Begun | None = None
+        self._away = case.not_here
         self._reasons: tuple[NotOffered, ...] | None = None
         self._ended: Ended | None = None
         self._options = options or LaunchOptions()
         self._worker = worker or LaunchWorker(self)
         self._worker.phase_reached.connect(self._on_phase)
-        self._worker.lines.connect(self._lines.extend)
+        self._worker.lines.connect(self._on_lines)
         self._worker.ended.connect(self._on_ended)
         self._clock = QTimer(self)
         self._clock.setInterval(_CLOCK_MS)
@@ -219,7 +236,8 @@ class FixWizard(WizardWindow):
             self.show_view(_waiting(plan, self._says))
             return
         if self._baseline is not None:
-            self.show_view(baseline_view(plan, self._baseline.resumed))
+            begun = self._baseline
+            self.show_view(baseline_view(plan, begun.resumed, begun.log, begun.away))
             return
         if self._reasons is not None:
             self.show_view(why_not_view(plan, self._reasons))
@@ -231,6 +249,8 @@ class FixWizard(WizardWindow):
             progress=self._progress() if self._worker.running else None,
             checks=self._checks.get(last, ()) if last is not None else (),
         )
+        if self._away:
+            view = elsewhere(view, self._away)
         self.show_view(replace(view, page=replace(view.page, notice=self._says)) if self._says else view)
 
     # what is pressed
@@ -238,6 +258,7 @@ class FixWizard(WizardWindow):
     def _on_action(self, action: Action) -> None:
         acts = {
             Action.TRY: self._try,
+            Action.PREDICT: self._predict,
             Action.CANCEL: self._worker.cancel,
             Action.SKIP: self._skip,
             Action.BACK: self._back,
@@ -265,6 +286,11 @@ class FixWizard(WizardWindow):
             self._earlier.append(self._plan)
             self._ended = None
             self._think(Plan.stop, self._plan)
+
+    def _predict(self) -> None:
+        if self._plan is not None and not self._thinking:
+            self._earlier.append(self._plan)
+            self._think(predict, self._plan)
 
     def _go_on(self) -> None:
         self._baseline = self._ended = None
@@ -342,6 +368,9 @@ class FixWizard(WizardWindow):
         shown = [p for p in PHASES if p is not Phase.RS or has_recurrent(self._case)]
         states = tuple(PhaseState(p, self._phases.get(p, "todo")) for p in shown)
         return Progress(states, f"{self._seconds // 60}:{self._seconds % 60:02d}", self._says)
+
+    def _on_lines(self, lines: tuple[LogLine, ...]) -> None:
+        keep_within(self._lines, lines)
 
     def _on_phase(self, phase: Phase, state: str, at_s: float) -> None:
         self._phases[phase] = state

@@ -5,8 +5,13 @@ from PySide6.QtCore import Qt
 
 from kvstudio.advise.plan import World, start
 from kvstudio.case.values import Case
+from kvstudio.devices.values import Device, Machine
+from kvstudio.diagnose.config import config_from_log
+from kvstudio.diagnose.read import read_log
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.runlog.values import Phase
+from kvstudio.ui.widgets.basic import Label
+from kvstudio.ui.wizard.side_pages import away_words
 from kvstudio.ui.wizard.values import Action, RunState
 from kvstudio.ui.wizard.wizard import FixWizard, first_plan
 from kvstudio.verify.values import Check, PrintedBuffer, Run, RunOutcome
@@ -25,7 +30,9 @@ def world():
 
 @pytest.fixture
 def case(world):
-    return Case(config=WANTED, model=world.model, what_if=world.devices, chosen=("CUDA0",))
+    return Case(
+        config=WANTED, model=world.model, machine=Machine(world.devices, Device("Host", "CPU")), chosen=("CUDA0",)
+    )
 
 
 def finished(config, number, outcome, diagnosis=None, printed=()):
@@ -249,3 +256,50 @@ def test_a_try_that_was_cancelled_is_one_launch_less(qtbot, make):
     qtbot.waitUntil(lambda: Action.TRY in window.offered(), timeout=20000)
     assert window.plan.launches_left == left - 1
     assert window.plan.attempts == ()
+
+
+LOG = (
+    "llama_context: n_ctx         = 131072",
+    "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 16384.00 MiB on device 0: cudaMalloc failed: out of memory",
+    "llama_init_from_model: failed to initialize the context: failed to allocate buffer for kv cache",
+)
+
+
+@pytest.fixture
+def of_log(case):
+    read = read_log("\n".join(LOG).encode())
+    config = config_from_log(read.events, read.lines)
+    return case.replace(
+        machine=None,
+        what_if=case.machine.devices,
+        config=config.evolve(model_path="m.gguf"),
+        log=tuple(read.lines),
+        log_source="/elsewhere/server.log",
+        diagnosis=read.diagnosis,
+    )
+
+
+def test_a_log_stands_for_the_first_run_as_long_as_its_settings_do(qtbot, of_log, world, tmp_path):
+    window = FixWizard(of_log, worker=LaunchWorker(launch=launcher(world)), folder=tmp_path / "history")
+    qtbot.addWidget(window)
+    window.show()
+    qtbot.waitUntil(lambda: window.offered() == (Action.NEXT,), timeout=20000)
+    assert [a.run_number for a in window.plan.attempts] == [None]
+    rows = window.side.rows()
+    assert rows[1].entry().number == "log"
+    said = [label.text() for label in window.page.findChildren(Label)]
+    assert "server.log" in said
+    assert any(words.startswith("CUDA0 is not in this machine") for words in said), "the devices are imagined"
+    press(qtbot, window, Action.NEXT)
+    said = [label.text() for label in window.page.findChildren(Label)]
+    assert any(words.startswith("CUDA0 is not in this machine") for words in said)
+    assert Action.TRY not in window.offered(), "nothing can be tried on devices of another machine"
+    press(qtbot, window, Action.PREDICT)
+    qtbot.waitUntil(lambda: Action.COPY in window.offered(), timeout=20000)
+    assert window.plan.verdict.predicted
+    assert "Predicted: this command fits" in [label.text() for label in window.page.findChildren(Label)]
+    assert first_plan(of_log.replace(config=of_log.config.evolve(n_ctx=8192))).attempts == ()
+
+
+def test_several_devices_of_elsewhere_are_named_together():
+    assert away_words(("CUDA0", "CUDA1", "CUDA2")).startswith("CUDA0, CUDA1 and CUDA2 are not in this machine")
