@@ -1,12 +1,12 @@
 """A message to the rows of the table and the facts it can stand for, by the words that are in it."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cache
 
 from kvstudio.runlog.facts import FACT_WORDS
 from kvstudio.runlog.patterns import KEYWORDS, SIGNATURES
-from kvstudio.runlog.signatures.row import Pattern, Signature
+from kvstudio.runlog.signatures.row import Signature
 from kvstudio.runlog.words import Finder
 
 #: Words of lines that list devices or belong to a table.
@@ -36,13 +36,32 @@ _AROUND = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+Search = Callable[[str], re.Match[str] | None]
+
+
+@cache
+def _loose(pattern: str) -> Search:
+    """The pattern without its looks around: it matches wherever the pattern matches in a part of the line."""
+    return re.compile(_AROUND.sub("", pattern)).search
+
+
 class Hints:
     """What a message can be: `rows` in table order, a line that states facts, one of a list of devices or a table."""
 
-    rows: tuple[Signature, ...]
-    facts: bool
-    listed: bool
+    __slots__ = ("_loose", "facts", "listed", "rows")
+
+    def __init__(self, rows: tuple[Signature, ...], facts: bool, listed: bool) -> None:
+        self.rows = rows
+        self.facts = facts
+        self.listed = listed
+        self._loose: tuple[tuple[str, Search], ...] | None = None
+
+    @property
+    def loose(self) -> tuple[tuple[str, Search], ...]:
+        """Names of the rows, and what finds each in a line that still has its prefixes; compiled when asked for."""
+        if self._loose is None:
+            self._loose = tuple((row.name, _loose(row.pattern)) for row in self.rows)
+        return self._loose
 
 
 class _Index:
@@ -91,12 +110,6 @@ def _index() -> _Index:
     return _Index()
 
 
-@cache
-def _loose(pattern: str) -> Pattern:
-    """The pattern without its looks around: it matches wherever the pattern matches in a part of the line."""
-    return Pattern(_AROUND.sub("", pattern))
-
-
 def look(text: str) -> Hints | None:
     """What the text can be; None when no word is in it."""
     return _index().look(text)
@@ -114,7 +127,7 @@ def phrases(text: str, hints: Hints) -> tuple[str, ...] | None:
     """
     if hints.facts or hints.listed or len(text) > _MAX_SHAPE or not text.isprintable() or _DRESS.search(text):
         return None
-    return tuple(row.name for row in hints.rows if _loose(row.pattern).search(text))
+    return tuple([name for name, search in hints.loose if search(text)])
 
 
 def may_vary(shape: bytes) -> bool:

@@ -41,7 +41,7 @@ def _letters(words: Iterable[str]) -> set[str]:
 
 
 def _tree(words: Iterable[str]) -> str:
-    """Words as a pattern that shares beginnings: many words cost little more than a few."""
+    """A pattern for the longest of the words that stands at a place; shared beginnings make many words cheap."""
     root: dict[str, dict] = {}  # type: ignore[type-arg]
     for word in words:
         node = root
@@ -52,11 +52,11 @@ def _tree(words: Iterable[str]) -> str:
 
 
 def _branch(node: dict[str, dict]) -> str:  # type: ignore[type-arg]
-    if "" in node:
-        return ""
     # Alternatives are tried in turn: frequent letters first.
-    letters = sorted(node, key=lambda letter: (-_share(letter), letter))
+    letters = sorted(filter(None, node), key=lambda letter: (-_share(letter), letter))
     parts = [re.escape(letter) + _branch(node[letter]) for letter in letters]
+    if "" in node:
+        return f"(?:{'|'.join(parts)})?" if parts else ""
     return parts[0] if len(parts) == 1 else f"(?:{'|'.join(parts)})"
 
 
@@ -81,12 +81,11 @@ class Finder:
             places = (place for place in _places(word) if word[place] in letters)
             start = min(places, key=lambda place: (_share(word[place]), place))
             tails.setdefault(word[start:], []).append((start, word))
-        first = [tail for tail in tails if not any(tail != other and tail.startswith(other) for other in tails)]
+        #: Words that end with the tail or with a beginning of it, each with its length before that.
         self._by_tail = {
-            tail: tuple(place for other, places in tails.items() if other.startswith(tail) for place in places)
-            for tail in first
+            tail: tuple(place for n in range(1, len(tail) + 1) for place in tails.get(tail[:n], ())) for tail in tails
         }
-        self._search = re.compile(_tree(sorted(first))).search
+        self._search = re.compile(_tree(tails)).search
 
     def find(self, text: str) -> list[str]:
         """Short words in the text; longer ones that hold them may be there."""
