@@ -107,6 +107,8 @@ def _one_slot(record: Record) -> Trial | None:
     config, budget = here.try_change(n_parallel=1)
     if record.was_tried(config) or record.was_skipped(TrialKind.CHANGE, "n_parallel"):
         return None
+    if here.need_of_culprit(budget) > here.need_of_culprit(here.budget):
+        return None  # fewer slots are longer ones where each has its own cache
     why = f"{_ALREADY} but for the slots: the smallest run works with one slot and fails with more."
     return Trial(
         TrialKind.CHANGE, config, record.start_index, "n_parallel", record.wanted.n_parallel, 1, "1 slot", why,

@@ -71,10 +71,10 @@ def total_capacity(record: Record) -> int | None:
     """Memory of all devices and the host together, where single devices explain nothing.
 
     A device that refuses less than it gave in another run is not what is full: a limit of the process, or memory the
-    devices share, is.
+    devices share, is. So it is where both the host and a device refuse what they report to have.
     """
     low, high = _bounds(record)
-    if not any(low.get(name, 0) > bound for name, bound in high.items()):
+    if not any(low.get(name, 0) > bound for name, bound in high.items()) and not _all_refuse(record):
         return None
     least, most = 0, None
     for attempt in record.attempts:
@@ -87,6 +87,12 @@ def total_capacity(record: Record) -> int | None:
     if most is None or most <= least:
         return least or None
     return (least + most) // 2
+
+
+def _all_refuse(record: Record) -> bool:
+    """Whether the host and a device too have refused with clear room."""
+    unexplained = [asked[0] for a in record.attempts if (asked := _asked(a)) and _room_at_refusal(record, a)]
+    return "Host" in unexplained and len(set(unexplained)) > 1
 
 
 def _reported(record: Record) -> dict[str, int | None]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from kvstudio.advise.fixes import FIXES, changed_fields, may_fit, same_cache_types, useless
+from kvstudio.advise.fixes import SMALLEST_CTX as LEAST_CTX
 from kvstudio.advise.learned import refused, situation
 from kvstudio.advise.plan_values import Attempt, Trial, TrialKind
 from kvstudio.advise.rank import order
@@ -156,7 +157,7 @@ def _nearer(record: Record, index: int) -> bool:
     trial = record.attempts[index].trial
     here = situation(record, record.attempts[trial.parent or 0].trial.config, None)
     after = record.estimate(trial.config)
-    return after.fits is False and here.short_bytes(after) < here.short_bytes(here.budget)
+    return not here.fits(after) and here.short_bytes(after) < here.short_bytes(here.budget)
 
 
 def again(record: Record) -> Trial | None:
@@ -225,6 +226,8 @@ def _named_by_diagnosis(here: Situation, diagnosis: Diagnosis | None) -> tuple[F
         if diagnosis and diagnosis.memory_class == "memory" and variable in FIXES:
             continue  # the solver's size of this change is better than the log's
         config, budget = here.try_change(**{variable: after})
+        if here.failing is not None and here.need_of_culprit(budget) > here.need_of_culprit(here.budget):
+            continue
         before, room = getattr(here.config, variable), here.room_bytes(budget)
         gone, come = typed_difference(here.config, config)
         title = with_typed(come, gone)
@@ -245,6 +248,10 @@ _LADDER: tuple[tuple[str, Any, str, str], ...] = (
     ("cpu_moe", True, "All experts on the CPU", "slower generation"),
     ("n_ctx", SMALLEST_CTX, f"Context {SMALLEST_CTX}", "much shorter context"),
     ("n_gpu_layers", 0, "No GPU layers", "much slower generation"),
+    ("cache_type_k", "q4_0", "K type q4_0", "clearly less precise cache"),
+    ("cache_type_v", "q4_0", "V type q4_0", "clearly less precise cache"),
+    ("n_ctx", LEAST_CTX, f"Context {LEAST_CTX}", "much shorter context"),
+    ("n_ubatch", 32, "Micro-batch 32", "much slower prompt processing"),
 )
 
 
