@@ -28,10 +28,13 @@ def elsewhere(view: WizardView, away: tuple[str, ...]) -> WizardView:
     return replace(view, page=replace(view.page, notice=away_words(away)), actions=actions, primary=Action.PREDICT)
 
 
-def baseline_view(plan: Plan, resumed: bool = False, log: str = "", away: tuple[str, ...] = ()) -> WizardView:
+def baseline_view(
+    plan: Plan, resumed: bool = False, log: str = "", away: tuple[str, ...] = (), foreign: str = ""
+) -> WizardView:
     """The first page: what everything after it is compared with.
 
     `log`: the file whose diagnosis stands in for the first run. `away`: devices that this machine does not have.
+    `foreign`: a device of the log that nothing is known of.
     """
     world = plan.world
     build = f"b{world.build}" if world.build else text.tr("unknown build")
@@ -46,6 +49,11 @@ def baseline_view(plan: Plan, resumed: bool = False, log: str = "", away: tuple[
     if log and plan.attempts:
         rows.insert(0, Fact(text.tr("Log"), failure_words(plan.attempts[0].diagnosis, ""), log))
     notice = away_words(away) if away else competing_notice(plan)
+    if foreign:
+        notice = text.tr(
+            "The log is about {}, which is not in this machine, and does not tell its size. This walk is about this "
+            "machine; for the log's, add a what-if device first."
+        ).format(foreign)
     if resumed:
         notice = text.tr("A walk of this command was not finished; it goes on after its {} runs.").format(
             len(plan.attempts)

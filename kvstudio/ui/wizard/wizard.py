@@ -51,13 +51,15 @@ _OF_THIS_MACHINE = ("model_path", "hf_repo", "hf_file")
 class Begun:
     """The plan a window opens with, and whether it goes on from an earlier walk.
 
-    `log` is the file whose diagnosis stands in for the first run; `away` are devices that this machine does not have.
+    `log` is the file whose diagnosis stands in for the first run; `away` are devices that this machine does not have;
+    `foreign` is a device of the log that nothing is known of.
     """
 
     plan: Plan
     resumed: bool = False
     log: str = ""
     away: tuple[str, ...] = ()
+    foreign: str = ""
 
 
 def begin(case: Case, walks: Walks) -> Begun:
@@ -70,7 +72,17 @@ def begin_again(case: Case) -> Begun:
     """A new walk, whatever was kept."""
     plan = first_plan(case, other_binaries(case))
     given = bool(plan.attempts) and plan.attempts[0].run_number is None
-    return Begun(plan, log=PurePath(case.log_source).name if given else "", away=case.not_here)
+    log = PurePath(case.log_source).name if given else ""
+    return Begun(plan, log=log, away=case.not_here, foreign=foreign_device(case))
+
+
+def foreign_device(case: Case) -> str:
+    """The device that refused in the log on screen, where it is neither here nor of a size that the log tells."""
+    name = (case.diagnosis.device or "") if case.diagnosis is not None and case.log and not case.runs else ""
+    on_host = name.startswith("CPU") or name.endswith("Host")
+    # Some logs only count the devices: `device 1`.
+    known = {device.name for device in case.devices} | {f"device {i}" for i in range(len(case.devices))}
+    return "" if on_host or name in known else name
 
 
 def world_of(case: Case, binaries: tuple[Binary, ...] = ()) -> World:
@@ -124,7 +136,7 @@ def first_plan(case: Case, binaries: tuple[Binary, ...] = ()) -> Plan:
 def _given(case: Case) -> Diagnosis | None:
     """The diagnosis of a log that was opened, where no run of ours and no edit of its settings came after it."""
     found = case.diagnosis
-    if found is None or case.runs or found.outcome is not Outcome.FAILED:
+    if found is None or case.runs or found.outcome is not Outcome.FAILED or foreign_device(case):
         return None
     told = config_from_log(parse(case.log), case.log)
     here = {name: getattr(case.config, name) for name in _OF_THIS_MACHINE}
@@ -237,7 +249,7 @@ class FixWizard(WizardWindow):
             return
         if self._baseline is not None:
             begun = self._baseline
-            self.show_view(baseline_view(plan, begun.resumed, begun.log, begun.away))
+            self.show_view(baseline_view(plan, begun.resumed, begun.log, begun.away, begun.foreign))
             return
         if self._reasons is not None:
             self.show_view(why_not_view(plan, self._reasons))

@@ -1,5 +1,7 @@
 """The wizard walks a plan with real threads and a launch that is decided by the budget."""
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import Qt
 
@@ -11,9 +13,9 @@ from kvstudio.diagnose.read import read_log
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.runlog.values import Phase
 from kvstudio.ui.widgets.basic import Label
-from kvstudio.ui.wizard.side_pages import away_words
+from kvstudio.ui.wizard.side_pages import away_words, baseline_view
 from kvstudio.ui.wizard.values import Action, RunState
-from kvstudio.ui.wizard.wizard import FixWizard, first_plan
+from kvstudio.ui.wizard.wizard import FixWizard, begin_again, first_plan, foreign_device
 from kvstudio.verify.values import Check, PrintedBuffer, Run, RunOutcome
 from kvstudio.work.launch_worker import LaunchWorker
 from tests.advise.world import Reality, binary, device
@@ -303,3 +305,16 @@ def test_a_log_stands_for_the_first_run_as_long_as_its_settings_do(qtbot, of_log
 
 def test_several_devices_of_elsewhere_are_named_together():
     assert away_words(("CUDA0", "CUDA1", "CUDA2")).startswith("CUDA0, CUDA1 and CUDA2 are not in this machine")
+
+
+def test_a_log_of_a_device_that_nothing_is_known_of_stands_for_no_run_here(of_log):
+    assert foreign_device(of_log) == ""
+    named = replace(of_log.diagnosis, device="CUDA0")
+    assert foreign_device(of_log.replace(diagnosis=named)) == ""
+    here = of_log.replace(what_if=(device(0, 12, backend="Vulkan"),), chosen=("Vulkan0",), diagnosis=named)
+    assert foreign_device(here) == "CUDA0"
+    begun = begin_again(here)
+    assert (begun.plan.attempts, begun.log, begun.foreign) == ((), "", "CUDA0")
+    assert baseline_view(begun.plan, foreign="CUDA0").page.notice.startswith("The log is about CUDA0, which is not in")
+    on_host = here.replace(diagnosis=replace(here.diagnosis, device="CUDA_Host"))
+    assert foreign_device(on_host) == ""
