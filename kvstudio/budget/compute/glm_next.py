@@ -27,7 +27,7 @@ class GlmNext(Streams, KimiK3):
         self.top = r.whole("attention.indexer.top_k")
         self.pools: Pools | None = None
         self.there: Tensor | None = None
-        self.chosen: Tensor | None = None
+        self.shared_mask: Tensor | None = None
 
     def begin(self) -> Tensor:
         g, config = self.g, self.g.r.config
@@ -86,14 +86,14 @@ class GlmNext(Streams, KimiK3):
         k = g.reshape(latent, self.latent, 1, g.nt)
         q = g.permute(g.mul_mat(g.need(il, "attn_k_b"), g.permute(q, 0, 2, 1, 3)), 0, 2, 1, 3)
         full = g.model.hparams.get("indexer_full")
-        if self.chosen is None or not isinstance(full, tuple | list) or full[il]:
-            self.chosen = self.choose(il, cur, low)
+        if self.shared_mask is None or not isinstance(full, tuple | list) or full[il]:
+            self.shared_mask = self.choose(il, cur, low)
         g.expand(q, k)
         cache = g.k_cache(base, il, self.latent)
         g.expand(g.store_k(base, k, il, cache))
         keys = g.cached_k(base, il, self.latent, 1, cache)
         values = g.view(keys, keys.ne, keys.nb[1:])
-        mask = g.reshape(self.chosen, *base.mask.ne)
+        mask = g.reshape(self.shared_mask, *base.mask.ne)
         out = g.mha(q, keys, values, mask, v_mla=g.need(il, "attn_v_b"), il=il)
         return g.mul_mat(g.need(il, "attn_output"), out)
 

@@ -43,11 +43,25 @@ def schedule(
     graph: Graph, backends: Sequence[Backend], *, copies: int, op_offload: bool, build: int, reorder: Reorder | None
 ) -> Schedule:
     """Assign, split and order; `copies` is 4 with pipeline parallelism."""
+    return ordered(graph, split(graph, backends, copies=copies, op_offload=op_offload, build=build), backends, reorder)
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """A graph cut in splits, and the inputs of which the pipeline has `copies`."""
+
+    splits: list[Split]
+    graph_inputs: list[Tensor]
+    copies: int
+
+
+def split(graph: Graph, backends: Sequence[Backend], *, copies: int, op_offload: bool, build: int) -> Assigned:
+    """Assign every node to a backend and cut where it changes."""
     assign(graph, backends, op_offload=op_offload)
     splits, graph_inputs = _split(graph.nodes, copies, build)
     if copies > 1 and build >= COPIES_ALL_INPUTS_SINCE:
         graph_inputs = _copy_inputs(graph.leafs, copies)
-    return _order(graph, splits, graph_inputs, copies, backends, reorder)
+    return Assigned(splits, graph_inputs, copies)
 
 
 def assign(graph: Graph, backends: Sequence[Backend], *, op_offload: bool) -> None:
@@ -215,14 +229,9 @@ def _copy_inputs(leafs: list[Tensor], copies: int) -> list[Tensor]:
     return graph_inputs
 
 
-def _order(
-    graph: Graph,
-    splits: list[Split],
-    graph_inputs: list[Tensor],
-    copies: int,
-    backends: Sequence[Backend],
-    reorder: Reorder | None,
-) -> Schedule:
+def ordered(graph: Graph, assigned: Assigned, backends: Sequence[Backend], reorder: Reorder | None) -> Schedule:
+    """What is allocated in which order; within a split the backend may have one of its own."""
+    splits, graph_inputs, copies = assigned.splits, assigned.graph_inputs, assigned.copies
     cpu = len(backends) - 1
     nodes: list[tuple[Tensor, int]] = []
     leafs: list[tuple[Tensor, int]] = []
@@ -233,8 +242,8 @@ def _order(
             nodes.append((held, source.backend))
             assert source.copies is not None
             nodes.append((source.copies[at][0], at))
-        ordered = reorder(split.nodes) if reorder is not None and backends[at].reorders else split.nodes
-        nodes.extend((node, node.backend) for node in ordered)
+        own = reorder(split.nodes) if reorder is not None and backends[at].reorders else split.nodes
+        nodes.extend((node, node.backend) for node in own)
     if copies > 1:
         for leaf in graph_inputs:
             assert leaf.copies is not None

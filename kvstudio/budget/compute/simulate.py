@@ -15,7 +15,7 @@ from kvstudio.budget.compute.known import Known, Outline
 from kvstudio.budget.compute.layers import Kept, all_layers, kept_layers
 from kvstudio.budget.compute.program import NotPeriodicError, Part, Program, repeats_of
 from kvstudio.budget.compute.reasons import label, sentence
-from kvstudio.budget.compute.schedule import Schedule, assign, schedule
+from kvstudio.budget.compute.schedule import Assigned, Reorder, Schedule, Split, assign, ordered, split
 from kvstudio.budget.compute.structure import structure_of
 from kvstudio.budget.compute.support import VULKAN_TENSOR_LIMIT, support_of
 from kvstudio.budget.compute.tensor import Tensor
@@ -93,10 +93,11 @@ def follow(reserve: Reserve, backends: list[Backend], kept: Kept, used: Sequence
     """Build, schedule and lay out the kept layers, or say that they do not do for all; `used` devices take part."""
     graph, followed = graph_of(reserve, kept.layers)
     makers = _makers(graph) if kept.gaps else []
-    plan = plan_of(graph, backends, reserve)
+    assigned = _assigned(graph, backends, reserve)
     some = len(kept.layers) < reserve.model.n_layer
-    if some and (holds_copies(plan, backends, reserve) or copies_own_weights(plan, reserve)):
+    if some and (holds_copies(assigned.splits, backends, reserve) or copies_own_weights(assigned.splits, reserve)):
         return Outline(None)
+    plan = ordered(graph, assigned, backends, _reorder(reserve))
     allocator = GraphAllocator(backends)
     allocator.run(plan.nodes, plan.leafs)
     try:
@@ -124,17 +125,17 @@ def _makers(graph: Blocks) -> list[tuple[Tensor, int]]:
     return [(own[leaf], min(layers)) for leaf, layers in users.items() if len(layers) == 1]
 
 
-def holds_copies(plan: Schedule, backends: list[Backend], reserve: Reserve) -> bool:
+def holds_copies(splits: Sequence[Split], backends: list[Backend], reserve: Reserve) -> bool:
     """Whether copies pile up layer by layer: many into one split, or any that the pipeline keeps for ever."""
-    crossing = [sum(1 for source in split.inputs if source.op != "NONE") for split in plan.splits]
+    crossing = [sum(1 for source in split.inputs if source.op != "NONE") for split in splits]
     if max(crossing) > _CROSSING_USUAL:
         return True
     if reserve.placement.pipeline_copies == 1:
         return False
-    return len(plan.splits) > len(backends) + 1 or sum(crossing) > 2 * len(backends)
+    return len(splits) > len(backends) + 1 or sum(crossing) > 2 * len(backends)
 
 
-def copies_own_weights(plan: Schedule, reserve: Reserve) -> bool:
+def copies_own_weights(splits: Sequence[Split], reserve: Reserve) -> bool:
     """Whether weights leave their layer's own device: only then it matters of which type each layer's are."""
     devices = reserve.placement.layer_device
     own = {
@@ -143,9 +144,7 @@ def copies_own_weights(plan: Schedule, reserve: Reserve) -> bool:
         if (il := reserve.placed[name].layer) is not None and leaf.home is not None and leaf.home == devices[il]
     }
     return any(
-        id(source if source.view_src is None else source.view_src) in own
-        for split in plan.splits
-        for source in split.inputs
+        id(source if source.view_src is None else source.view_src) in own for split in splits for source in split.inputs
     )
 
 
@@ -162,12 +161,17 @@ def graph_of(reserve: Reserve, layers: Sequence[int]) -> tuple[Blocks, bool]:
 
 
 def plan_of(graph: Blocks, backends: list[Backend], reserve: Reserve) -> Schedule:
+    return ordered(graph, _assigned(graph, backends, reserve), backends, _reorder(reserve))
+
+
+def _assigned(graph: Blocks, backends: list[Backend], reserve: Reserve) -> Assigned:
     config = reserve.config
-    order = reorder_new if config.build >= MIXED_BATCH_SINCE else reorder_old
-    return schedule(
-        graph, backends, copies=reserve.placement.pipeline_copies, op_offload=config.op_offload,
-        build=config.build, reorder=order,
-    )  # fmt: skip
+    copies = reserve.placement.pipeline_copies
+    return split(graph, backends, copies=copies, op_offload=config.op_offload, build=config.build)
+
+
+def _reorder(reserve: Reserve) -> Reorder:
+    return reorder_new if reserve.config.build >= MIXED_BATCH_SINCE else reorder_old
 
 
 def flash_attn_survives(

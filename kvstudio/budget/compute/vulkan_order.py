@@ -75,8 +75,7 @@ class _Reorder:
         self.by_op: dict[str, list[tuple[str, ...]]] = {}
         for pattern in patterns:
             self.by_op.setdefault(pattern[0], []).append(pattern)
-        self.reads = [frozenset(map(id, n.src)) for n in nodes]
-        self.read_bases = [frozenset(id(s if s.view_src is None else s.view_src) for s in n.src) for n in nodes]
+        self.behind = self._dependencies()
 
     def run(self) -> list[Tensor]:
         n = len(self.nodes)
@@ -112,13 +111,28 @@ class _Reorder:
                 return len(pattern)
         return 0
 
-    def _depends(self, d: int, s: int) -> bool:
-        """Whether node `d` must stay behind node `s`."""
-        if id(self.nodes[s]) in self.reads[d] or self.base[d] is self.base[s]:
-            return True
-        if not self.modern or self.empty[d] or self.empty[s]:
-            return False
-        return id(self.base[s]) in self.read_bases[d] or id(self.base[d]) in self.read_bases[s]
+    def _dependencies(self) -> list[tuple[int, ...]]:
+        """For each node those before it, as far as a window reaches, that it must stay behind."""
+        sharing: dict[int, list[int]] = {}
+        readers: dict[int, list[int]] = {}
+        place: dict[int, int] = {}
+        found: list[tuple[int, ...]] = []
+        for d, node in enumerate(self.nodes):
+            base, real = id(self.base[d]), self.modern and not self.empty[d]
+            reach = d - _WINDOW
+            before = {place.get(id(src), -1) for src in node.src}
+            before.update(_since(sharing.get(base), reach))
+            if real:
+                read = {id(src if src.view_src is None else src.view_src) for src in node.src}
+                for other in read:
+                    before.update(s for s in _since(sharing.get(other), reach) if not self.empty[s])
+                before.update(_since(readers.get(base), reach))
+                for other in read:
+                    readers.setdefault(other, []).append(d)
+            found.append(tuple([s for s in before if s > reach]) if reach >= 0 else tuple(before - {-1}))
+            sharing.setdefault(base, []).append(d)
+            place[id(node)] = d
+        return found
 
     def _quiet_between(self, lo: int, hi: int) -> bool:
         return all(self.used[v] or self.empty[v] for v in range(lo, hi))
@@ -132,13 +146,13 @@ class _Reorder:
         return self.modern and pair in _PAIRS_GAP and self._quiet_between(c + 1, j)
 
     def _pick_real(self) -> list[int]:
-        first, used = self.first, self.used
+        first, used, behind = self.first, self.used, self.behind
         current = [first]
         for j in range(first + 1, min(first + _WINDOW, len(self.nodes))):
             if used[j] or self.empty[j] or self._matches(j):
                 continue
             last = current[-1]
-            if any(not used[c] and self._depends(j, c) and not self._may_follow(c, j, last) for c in range(first, j)):
+            if any(c >= first and not used[c] and not self._may_follow(c, j, last) for c in behind[j]):
                 continue
             current.append(j)
             self._pull_consumers(j, current)
@@ -214,7 +228,7 @@ class _Reorder:
             return
         if self.modern:
             for c in range(rope + 1, store):
-                if not self.used[c] and c != view and not self.empty[c] and self._depends(store, c):
+                if not self.used[c] and c != view and not self.empty[c] and c in self.behind[store]:
                     return
         self._pull(view, current)
         self._pull(store, current)
@@ -224,5 +238,15 @@ class _Reorder:
         for j in range(first + 1, min(first + _WINDOW, len(self.nodes))):
             if used[j] or not self.empty[j]:
                 continue
-            if all(used[c] or c in current or not self._depends(j, c) for c in range(first, j)):
+            if all(c < first or used[c] or c in current for c in self.behind[j]):
                 current.append(j)
+
+
+def _since(places: list[int] | None, reach: int) -> list[int]:
+    """The last of some ascending places, those behind `reach`."""
+    if not places or places[-1] <= reach:
+        return []
+    at = len(places) - 1
+    while at and places[at - 1] > reach:
+        at -= 1
+    return places[at:]
