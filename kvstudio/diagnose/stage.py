@@ -4,6 +4,7 @@ import re
 
 from kvstudio.diagnose.failure import Group
 from kvstudio.diagnose.timeline import Mark, Timeline
+from kvstudio.diagnose.where import NEAR
 from kvstudio.runlog.signatures.row import Kind
 from kvstudio.runlog.values import BufferPrinted, CachePrinted, CommandSeen, ModelSeen
 
@@ -13,6 +14,8 @@ _DRAFT_PATH = re.compile(
     r"|(?:^|[/\\])mtp[_\-.]|[_\-.]mtp\.gguf$",
     re.IGNORECASE,
 )
+#: Functions of backends that run only with a graph; weights, too, may be copied by the asynchronous ones.
+_OF_GRAPH = re.compile(r"_async$|graph_compute|compute_forward|_op_|mul_mat|fattn|flash_attn|_pool")
 _RUNTIME = frozenset({"cuda_runtime", "pool_call", "metal_command_memory", "vulkan_device_lost", "metal_2023_nil"})
 #: What ggml called its Metal buffers in 2023.
 _METAL_BUFFERS = {
@@ -67,6 +70,8 @@ def of_group(run: Timeline, group: Group, buffer_name: str | None) -> tuple[str 
     stage, proof = _said(run, group, context)
     if stage is None:
         stage, proof = _from_context(group, context), None
+        if stage in (None, "kv", "compute", "output") and _in_graph(run, group):
+            stage = "decode"
     if stage == "weights" and buffer_name is not None and buffer_name.endswith("_Host"):
         return "host", proof
     return stage, proof
@@ -133,6 +138,13 @@ def _from_context(group: Group, context: str | None) -> str | None:
     if context == "fit":
         return "fit"
     return context
+
+
+def _in_graph(run: Timeline, group: Group) -> bool:
+    """Whether the function that a runtime error names right after itself is one of a running graph."""
+    named = run.named("in_function", "current_device")
+    near = (m.groups.get("what", "") for m in named if group.start < m.place <= group.end + NEAR)
+    return any(map(_OF_GRAPH.search, near))
 
 
 def _part(run: Timeline, group: Group, context: str | None) -> tuple[str | None, Mark | None]:

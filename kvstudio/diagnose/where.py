@@ -143,9 +143,13 @@ def _malloc_backend(run: Timeline) -> str | None:
 
 
 def _only_device(run: Timeline, backend: str | None) -> str | None:
+    """The device the log names, when it names one only: of the backend that refused, or of any if that is not said."""
     names = {n for n in map(_plain, _names(run)) if (m := _GPU_NAME.fullmatch(n)) and (m[2] or n == "Metal")}
     ours = {n for n in names if backend is None or backend_of(n) == backend}
-    return ours.pop() if len(ours) == 1 and len(names) == 1 else None
+    if len(ours) > 1:
+        # The line on its working set calls the device by the name of the backend.
+        ours.discard("Metal")
+    return ours.pop() if len(ours) == 1 else None
 
 
 def _requested(group: Group) -> tuple[int | None, bool]:

@@ -66,6 +66,9 @@ _CUDA = Pattern(
 )
 _CUDA_FOUND = Pattern(r"ggml_(?:cuda_init|init_cublas): found (\d+) (CUDA|ROCm|MUSA) devices")
 _VULKAN = Pattern(r"ggml_vulkan: (?P<id>\d+) = (?P<desc>.+?)(?: \((?P<driver>[^()]*)\))? \| uma")
+_SYCL = Pattern(
+    r"\|\s*(?P<id>\d+)\|\s*\[(?:ext_oneapi_)?level_zero:gpu:\d+\]\|\s*(?P<desc>[^|]+?)\s*\|(?:[^|]*\|){4}\s*(?P<mb>\d+)M\|"
+)
 _METAL = Pattern(rf"(?:recommendedMaxWorkingSetSize|recommended max working set size)\s*=\s*(?P<mb>{NUM}) MB")
 _OLLAMA_GPU = Pattern(
     r'msg="inference compute".*?(?:library=(?P<lib>\w+)).*?(?:(?:name|description|variant)="?(?P<desc>[^"=]*)"?).*?total="(?P<total>[^"]*)"'
@@ -160,6 +163,11 @@ def _metal(line: int, m: re.Match[str], message: str) -> LogEvent:
     return DevicePrinted(line, "Metal", "", round(float(m["mb"].replace(",", ".")) * 1e6), None)
 
 
+def _sycl(line: int, m: re.Match[str], message: str) -> LogEvent:
+    # Decimal megabytes as well.
+    return DevicePrinted(line, f"SYCL{m['id']}", m["desc"], int(m["mb"]) * 1_000_000, None)
+
+
 def _ollama_gpu(line: int, m: re.Match[str], message: str) -> LogEvent:
     return DevicePrinted(line, m["lib"], (m["desc"] or "").strip(), size(m["total"]), size(m["free"] or ""))
 
@@ -201,6 +209,7 @@ FACTS: tuple[tuple[str, Pattern, Builder], ...] = (
     ("offloaded ", _OFFLOAD, lambda line, m, _: OffloadPrinted(line, int(m[1]), int(m[2]))),
     ("MiB free)", _LISTED, _listed),
     ("using device ", _USING, lambda line, m, _: DevicePrinted(line, m["name"], m["desc"], None, mib(m["free"]))),
+    ("level_zero:gpu:", _SYCL, _sycl),
     ("orking", _METAL, _metal),
     ("inference compute", _OLLAMA_GPU, _ollama_gpu),
     ('msg="', _OLLAMA_BUFFER, _ollama_buffer),
