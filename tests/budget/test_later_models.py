@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kvstudio.budget.estimate import estimate
-from kvstudio.budget.values import BufferKind
+from kvstudio.budget.values import Budget, BufferKind
 from kvstudio.devices.values import Device
 from kvstudio.launch.argv import parse_argv
 from kvstudio.model.describe import describe
@@ -19,20 +19,33 @@ _KNOWN: dict[str, Any] = json.loads(lzma.decompress((zoo.DATA / "later.json.xz")
 _COLUMN = {BufferKind.MODEL: 0, BufferKind.KV: 1, BufferKind.RS: 1, BufferKind.COMPUTE: 2}
 
 
-@pytest.mark.parametrize("row", _KNOWN["rows"], ids=lambda row: f"{row['model']} {' '.join(row['args'])}")
-def test_every_buffer_is_the_measured_one(row: dict[str, Any]) -> None:
+def _budget(row: dict[str, Any]) -> Budget:
     model = describe(zoo.header(row["model"], _KNOWN["shapes"]))
     n_bytes = row["device_mib"] * MIB
     devices = tuple(
         Device(f"Vulkan{i}", "Vulkan", total_bytes=n_bytes, free_bytes=n_bytes) for i in range(row["devices"])
     )
     config = parse_argv(("llama-server", "-m", "x.gguf", *row["args"])).evolve(load_mode="none")
+    return estimate(model, config, devices, build=row["build"])
 
-    budget = estimate(model, config, devices, build=row["build"])
 
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['model']} {' '.join(row['args'])}"
+
+
+@pytest.mark.parametrize("row", _KNOWN["rows"], ids=_name)
+def test_every_buffer_is_the_measured_one(row: dict[str, Any]) -> None:
+    budget = _budget(row)
+
+    assert budget.config.errors == ()
     got: Counter[tuple[str, int]] = Counter()
     for buffer in budget.buffers:
         if buffer.context == "main" and buffer.kind in _COLUMN:
             got[buffer.name, _COLUMN[buffer.kind]] += buffer.bytes or 0
     want = {(name, i): size for name, *sizes in row["buffers"] for i, size in enumerate(sizes) if size}
     assert {key: size for key, size in got.items() if size} == want
+
+
+@pytest.mark.parametrize("row", _KNOWN["aborted"], ids=_name)
+def test_launches_that_aborted_are_announced(row: dict[str, Any]) -> None:
+    assert any("abort" in error for error in _budget(row).config.errors)
