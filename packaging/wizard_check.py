@@ -60,7 +60,7 @@ def main() -> int:
         finally:
             window.close()
             task.drain(3000)
-            left = children()
+            left = running_with(home)
         if left:
             sys.stdout.write(f"still running: {left}\n")
         return 1 if left else code
@@ -195,12 +195,10 @@ class Walk:
         sys.stdout.flush()
 
 
-def children() -> str:
-    """Processes that this one started and that still run, a line each."""
-    listed = subprocess.run(
-        ("pgrep", "-a", "-P", str(os.getpid())), capture_output=True, text=True, check=False, timeout=30
-    )
-    return "\n".join(line for line in listed.stdout.splitlines() if "pgrep" not in line)
+def running_with(home: str) -> str:
+    """Processes that still run with a file of this folder on their command line, a line each."""
+    listed = subprocess.run(("pgrep", "-a", "-f", home), capture_output=True, text=True, check=False, timeout=30)
+    return listed.stdout.strip()
 
 
 def ready(wizard: FixWizard) -> bool:

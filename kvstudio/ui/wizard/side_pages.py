@@ -55,9 +55,10 @@ def baseline_view(
             "machine; for the log's, add a what-if device first."
         ).format(foreign)
     if resumed:
-        notice = text.tr("A walk of this command was not finished; it goes on after its {} runs.").format(
-            len(plan.attempts)
-        )
+        notice = text.tr("A walk of this command was not finished; it goes on after its first run.")
+        if len(plan.attempts) > 1:
+            said = text.tr("A walk of this command was not finished; it goes on after its {} runs.")
+            notice = said.format(len(plan.attempts))
     page = Page(
         section=text.tr("Baseline"),
         title=text.tr("What everything is compared with"),
