@@ -8,8 +8,10 @@ from kvstudio.advise.plan import Plan
 from kvstudio.advise.plan_values import Attempt, Trial, Verdict
 from kvstudio.advise.record import differs_from_wanted, typed_difference, with_typed
 from kvstudio.advise.refusal import refusal
+from kvstudio.diagnose.values import Cause, Diagnosis, Outcome
 
 FITS, DOES_NOT_FIT, UNKNOWN = "predicted to fit", "predicted not to fit", "unknown"
+REFUSED = "predicted to be refused"
 _PROVES_NOTHING = "Nothing was launched, so nothing is proven."
 
 
@@ -28,11 +30,21 @@ def predict(plan: Plan) -> Plan:
 
 def _expected(trial: Trial) -> Attempt:
     budget = trial.predicted
+    if budget is not None and budget.config.errors:
+        return Attempt(trial, False, REFUSED, _refused_settings(budget.config.errors))
     if budget is None or budget.fits is None:
         return Attempt(trial, False, UNKNOWN)
     if budget.fits:
         return Attempt(trial, True, FITS)
     return Attempt(trial, False, DOES_NOT_FIT, refusal(budget))
+
+
+def _refused_settings(errors: tuple[str, ...]) -> Diagnosis:
+    """As a log would say that settings are refused, whatever the memory."""
+    return Diagnosis(
+        Outcome.FAILED, "not_memory", None, None, None, None, None, None, Cause.CONFIG, None, (),
+        "The settings are the problem", " ".join(errors),
+    )  # fmt: skip
 
 
 def _expectation(plan: Plan, verdict: Verdict) -> Verdict:

@@ -68,8 +68,10 @@ class Situation:
         return min(rooms, default=None)
 
     def fits(self, budget: Budget) -> bool:
-        """Whether every device whose memory is known has room, with the spare asked for."""
-        if self.over_caps(budget) or (budget.first_failure is not None and not self.capacity_bytes):
+        """Whether every device whose memory is known has room, with the spare asked for, and no more is refused."""
+        if self.newly_refused(budget) or self.over_caps(budget):
+            return False
+        if budget.first_failure is not None and not self.capacity_bytes:
             return False
         if self.total_bytes is not None and self._total(budget) > self.total_bytes:
             return False
@@ -88,6 +90,10 @@ class Situation:
         if self.total_bytes is not None:
             short = max(short, self._total(budget) - self.total_bytes)
         return short
+
+    def newly_refused(self, budget: Budget) -> bool:
+        """Whether llama.cpp refuses settings of it that it takes now, whatever the memory."""
+        return bool(set(budget.config.errors) - set(self.budget.config.errors))
 
     def over_caps(self, budget: Budget) -> bool:
         """Whether one allocation would be larger than its device takes, as it says itself or as runs have shown."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from kvstudio.advise.accepted import accepted
 from kvstudio.advise.fixes import FIXES, changed_fields, may_fit, same_cache_types, useless
 from kvstudio.advise.fixes import SMALLEST_CTX as LEAST_CTX
 from kvstudio.advise.learned import refused, situation
@@ -211,6 +212,8 @@ def candidates(record: Record, base: Attempt) -> Iterator[Fix]:
             if fix.variable == "cache_type" or len(changed_fields(base.trial.config, fix.config)) == 1:
                 yield fix
     yield from _named_by_diagnosis(here, base.diagnosis)
+    if here.budget.config.errors:
+        yield from accepted(here)
 
 
 def _named_by_diagnosis(here: Situation, diagnosis: Diagnosis | None) -> tuple[Fix, ...]:
@@ -233,7 +236,8 @@ def _named_by_diagnosis(here: Situation, diagnosis: Diagnosis | None) -> tuple[F
         title = with_typed(come, gone)
         title = f"{title[0].upper()}{title[1:]}"
         fixes.append(Fix(variable, before, after, title, step.why, "", config, budget, room))
-    return tuple(fixes)
+    # One that is expected to be refused for another reason only when nothing else is left.
+    return tuple(sorted(fixes, key=lambda fix: here.newly_refused(fix.budget)))
 
 
 #: Changes large enough to matter when no single one suffices, least harm first: variable, value, title, cost.
@@ -263,6 +267,8 @@ def partial_change(record: Record) -> Trial | None:
     """
     parent = base_of(record)
     base = record.attempts[parent]
+    if base.diagnosis is not None and base.diagnosis.memory_class == "not_memory":
+        return None
     here = situation(record, base.trial.config, base.diagnosis)
     need = here.need_of_culprit(here.budget)
     options: list[tuple[int, int, Fix]] = []
@@ -291,7 +297,11 @@ def _rungs(record: Record, base: Attempt, here: Situation) -> list[Fix]:
             continue
         if same_cache_types(record.world.model) and variable in ("cache_type_k", "cache_type_v"):
             continue  # one of two types that must agree
+        if variable == "flash_attn" and before != "off":
+            continue  # on by itself, wherever the device has it
         config, budget = here.try_change(**{variable: after})
+        if here.newly_refused(budget):
+            continue
         found.append(Fix(variable, before, after, title, why, cost, config, budget, here.room_bytes(budget)))
     return found
 
