@@ -60,7 +60,7 @@ def main() -> int:
         finally:
             window.close()
             task.drain(3000)
-            left = running_with(home)
+            left = running_with(model)
         if left:
             sys.stdout.write(f"still running: {left}\n")
         return 1 if left else code
@@ -195,9 +195,9 @@ class Walk:
         sys.stdout.flush()
 
 
-def running_with(home: str) -> str:
-    """Processes that still run with a file of this folder on their command line, a line each."""
-    listed = subprocess.run(("pgrep", "-a", "-f", home), capture_output=True, text=True, check=False, timeout=30)
+def running_with(path: str) -> str:
+    """Processes that still run with this file on their command line, a line each; the desktop's own do not count."""
+    listed = subprocess.run(("pgrep", "-a", "-f", path), capture_output=True, text=True, check=False, timeout=30)
     return listed.stdout.strip()
 
 
