@@ -9,10 +9,12 @@ import random
 import resource
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from kvstudio.diagnose.read import read_log
 from kvstudio.runlog.lines import LineReader
+from kvstudio.runlog.lookup import WORDS
 from kvstudio.runlog.parse import LogParser
 from tests.diagnose.samples import LOGS
 
@@ -25,6 +27,8 @@ SHAPES = (
 LETTERS = "etaoinshrdlucmfwypvbgkqjxz"
 PRINTABLE = "".join(map(chr, range(33, 127)))
 
+Line = Callable[[random.Random, list[str], int], str]
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
@@ -32,33 +36,63 @@ def main() -> None:
     parser.add_argument(
         "--unique", action="store_true", help="no line is like another: six kinds of other programs' text"
     )
+    parser.add_argument("--own-words", action="store_true", help="no line is like another, and each holds a known word")
+    parser.add_argument("--one-line", type=int, metavar="MB", help="all is one line of this size")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "big.log"
-        write(path, options.lines, options.unique)
+        if options.one_line:
+            write_line(path, options.one_line * 1_000_000)
+        else:
+            write(path, options.lines, other if options.unique else own if options.own_words else shaped)
         size = path.stat().st_size
         start, start_cpu = time.perf_counter(), time.process_time()
         read = read_log(path)
         seconds, cpu_s = time.perf_counter() - start, time.process_time() - start_cpu
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"{read.n_lines:,} lines, {size / 1e6:.0f} MB: {seconds:.2f} s ({cpu_s:.2f} s busy), peak {peak:.0f} MB")
-        print("  (reach: 3 s on a quiet machine, 150 MB)")
+        print("  (reach: 3 s on a quiet machine for a million lines, 150 MB)")
         print(f"  {read.diagnosis.summary}")
         stream(path)
 
 
-def write(path: Path, n_lines: int, unique: bool) -> None:
+def write(path: Path, n_lines: int, line: Line) -> None:
     """A server that loads, answers for long, and then fails."""
     rng = random.Random(1)
     failure = (LOGS / "vulkan-compute-2sizes.log").read_text()
-    words = ["".join(rng.choices(LETTERS, k=rng.randint(2, 10))) for _ in range(20_000)]
+    words = vocabulary(rng)
     with path.open("w") as file:
         file.write((LOGS / "live-healthy.log").read_text())
         for n in range(n_lines - 240):
-            stamp = f"{n // 60000}.{n // 1000 % 60:02}.{n % 1000:03}.007"
-            line = other(rng, words, n) if unique else rng.choice(SHAPES).format(t=stamp, a=n % 4, b=n)
-            file.write(line + "\n")
+            file.write(line(rng, words, n) + "\n")
         file.write(failure)
+
+
+def write_line(path: Path, n_bytes: int) -> None:
+    """Text of English letters in one line, and a failure at its end."""
+    rng = random.Random(1)
+    words = vocabulary(rng, LETTERS[:14])
+    failure = (LOGS / "vulkan-compute-2sizes.log").read_text()
+    with path.open("w") as file:
+        while file.tell() < n_bytes:
+            file.write(" ".join(rng.choices(words, k=1000)) + " ")
+        file.write(failure.replace("\n", "\\n"))
+
+
+def vocabulary(rng: random.Random, letters: str = LETTERS) -> list[str]:
+    return ["".join(rng.choices(letters, k=rng.randint(2, 10))) for _ in range(20_000)]
+
+
+def shaped(rng: random.Random, words: list[str], n: int) -> str:
+    """A line of a server at work: one of a few, but for its numbers."""
+    stamp = f"{n // 60000}.{n // 1000 % 60:02}.{n % 1000:03}.007"
+    return rng.choice(SHAPES).format(t=stamp, a=n % 4, b=n)
+
+
+def own(rng: random.Random, words: list[str], n: int) -> str:
+    """Other text around one of the words that make a line worth a closer look."""
+    before, after = rng.choices(words, k=4), rng.choices(words, k=4)
+    return " ".join((*before, rng.choice(WORDS), *after))
 
 
 def other(rng: random.Random, words: list[str], n: int) -> str:
