@@ -1,62 +1,182 @@
 """The context that drafts with a model's own next-token block: one layer over embeddings and hidden states.
 
-Source: graph_mtp in src/models (qwen3next, qwen35, qwen35moe, glm-dsa, deepseek32), read at build 11434.
+Source: graph_mtp in src/models (bailingmoe3, cohere2moe, deepseek2, deepseek32, glm-dsa, glm4-moe, hy-v3, mimo2,
+nemotron-h-moe, qwen3next, qwen35, qwen35moe, step35), read at build 11434.
 """
 
+from collections.abc import Callable
+
 from kvstudio.budget.compute.blocks import Blocks
-from kvstudio.budget.compute.decoder import Decoder
+from kvstudio.budget.compute.decoder import Decoder, Style
 from kvstudio.budget.compute.dsa import DsaDecoder
-from kvstudio.budget.compute.hybrid import DeltaNet
+from kvstudio.budget.compute.hybrid import DeltaNet, NemotronH
+from kvstudio.budget.compute.linear import BailingMoe3
 from kvstudio.budget.compute.mla import MlaDecoder
 from kvstudio.budget.compute.tensor import F32, I32, Tensor
+from kvstudio.budget.compute.variants import Cohere2Moe, GatedDecoder, cohere2moe_style
+
+_GATED = Style(norm_w=None, gating="key:sigmoid", shexp="plain", rope_factors=True)
+
+
+class Block:
+    """One architecture's block; `decoder` makes its attention and feed-forward.
+
+    `early`: the rows asked for are picked before the feed-forward (`ffn`) or the last norm (`norm`), else behind it.
+    """
+
+    early = ""
+
+    def __init__(self, g: Blocks, decoder: Decoder) -> None:
+        self.g = g
+        self.decoder = decoder
+        self.il = g.model.n_layer
+
+    def build(self) -> None:
+        g, il, decoder = self.g, self.il, self.decoder
+        tokens, hidden = g.input(I32, g.nt), g.input(F32, g.n_embd, g.nt)
+        own = g.w(il, "nextn.embed_tokens")
+        embd = g.get_rows(g.top("token_embd.weight") if own is None else own, tokens)
+        decoder.pos = g.inp_pos()
+        decoder.out_ids = g.inp_out_ids()
+        self.attention_inputs()
+        hidden = g.build_norm(hidden, g.w(il, "nextn.hnorm"), None, decoder.s.norm, il)
+        embd = g.build_norm(embd, g.w(il, "nextn.enorm"), None, decoder.s.norm, il)
+        cur = g.mm(g.need(il, "nextn.eh_proj"), g.concat(embd, hidden, 0), g.w(il, "nextn.eh_proj", "scale"))
+        self.head(self.layer(cur))
+
+    def attention_inputs(self) -> None:
+        g, decoder = self.g, self.decoder
+        latent = isinstance(decoder, MlaDecoder) and not isinstance(decoder, DsaDecoder) and decoder.absorbed
+        windowed = g.r.layers[self.il].is_swa
+        decoder.base = g.attn_input(swa=windowed, k_only=latent, rot=not latent)
+        decoder.swa = decoder.base if windowed or any(layer.is_swa for layer in g.r.layers) else None
+
+    def layer(self, inp: Tensor) -> Tensor:
+        g, decoder, il = self.g, self.decoder, self.il
+        cur = self.attention(decoder.normed(inp, il, "attn_norm"))
+        if self.early == "attention":
+            cur, inp = self.asked(cur), self.asked(inp)
+        mid = g.add(cur, inp)
+        if self.early == "ffn":
+            mid = self.asked(mid)
+        return g.add(decoder.feed_forward(il, decoder.normed(mid, il, self.ffn_norm)), mid)
+
+    @property
+    def ffn_norm(self) -> str | None:
+        return self.decoder.s.ffn_norm
+
+    def attention(self, cur: Tensor) -> Tensor:
+        return self.decoder.attention(self.il, cur)
+
+    def asked(self, cur: Tensor) -> Tensor:
+        assert self.decoder.out_ids is not None
+        return self.g.get_rows(cur, self.decoder.out_ids)
+
+    def head(self, cur: Tensor, kind: str | None = None) -> None:
+        g, il = self.g, self.il
+        cur = self.asked(cur) if self.early == "norm" else cur
+        norm = g.w(il, "nextn.shared_head_norm")
+        norm = g.w(il, "layer_output_norm") if norm is None else norm
+        norm = g.r.weight("output_norm.weight") if norm is None else norm
+        cur = g.build_norm(cur, norm, None, kind or self.decoder.s.norm, -1)
+        cur.is_output = True
+        cur = cur if self.early else self.asked(cur)
+        own = g.w(il, "nextn.shared_head_head")
+        out = g.mm(g.top("output.weight") if own is None else own, cur)
+        for _ in range(self.decoder.s.head_extra):
+            out = g.scale(out)
+        out.is_output = True
+        g.expand(out)
+
+
+class DeltaBlock(Block):
+    """The attention layer among delta nets."""
+
+    ffn_norm = "post_attention_norm"
+
+    def __init__(self, g: Blocks) -> None:
+        super().__init__(g, DeltaNet(g))
+        self.early = "attention" if g.r.arch == "qwen3next" else ""
+
+    def attention(self, cur: Tensor) -> Tensor:
+        assert isinstance(self.decoder, DeltaNet)
+        return self.decoder.gated_attention(self.il, cur)
+
+
+class LateBlock(Block):
+    early = "norm"
+
+
+class MimoBlock(LateBlock):
+    """Its values are scaled behind the attention."""
+
+    def attention(self, cur: Tensor) -> Tensor:
+        out = super().attention(cur)
+        return self.g.scale(out) if self.g.r.number("attention.value_scale") else out
+
+
+class NemotronBlock(Block):
+    early = "ffn"
+    ffn_norm = "post_attention_norm"
+
+    def __init__(self, g: Blocks) -> None:
+        super().__init__(g, NemotronH(g))
+
+    def head(self, cur: Tensor, kind: str | None = None) -> None:
+        super().head(cur, "layer")
+
+
+class CohereBlock(Block):
+    """Attention and experts side by side; it always rotates."""
+
+    def __init__(self, g: Blocks) -> None:
+        super().__init__(g, _RotatingCohere(g, cohere2moe_style(g)))
+
+    def layer(self, inp: Tensor) -> Tensor:
+        g, decoder, il = self.g, self.decoder, self.il
+        normed = decoder.normed(inp, il, "attn_norm")
+        cur = decoder.attention(il, normed)
+        return g.add(g.add(decoder.feed_forward(il, normed), inp), cur)
+
+
+class _RotatingCohere(Cohere2Moe):
+    def rotates(self, il: int) -> bool:
+        return True
+
+
+class BailingBlock(Block):
+    def __init__(self, g: Blocks) -> None:
+        super().__init__(g, BailingMoe3(g))
+
+    def attention(self, cur: Tensor) -> Tensor:
+        assert isinstance(self.decoder, BailingMoe3)
+        return self.decoder.latent_layer(self.il, cur)
+
+
+_BLOCKS: dict[str, Callable[[Blocks], Block]] = {
+    "qwen3next": DeltaBlock,
+    "qwen35": DeltaBlock,
+    "qwen35moe": DeltaBlock,
+    "glm-dsa": lambda g: Block(g, MlaDecoder(g)),
+    "deepseek32": lambda g: Block(g, MlaDecoder(g)),
+    "deepseek2": lambda g: Block(g, MlaDecoder(g)),
+    "mistral4": lambda g: Block(g, MlaDecoder(g)),
+    "glm4moe": lambda g: Block(
+        g, Decoder(g, Style(ffn_norm="post_attention_norm", norm_w=None, gating="key:sigmoid", shexp="plain",
+                            attn_out_bias=False))
+    ),
+    "hy_v3": lambda g: Block(g, Decoder(g, Style(norm_w=None, gating="key:sigmoid", shexp="plain", rope_factors=True))),
+    "step35": lambda g: LateBlock(g, GatedDecoder(g, _GATED)),
+    "mimo2": lambda g: MimoBlock(g, Decoder(g, Style(sinks=True, attn_out_bias=False))),
+    "cohere2moe": CohereBlock,
+    "nemotron_h_moe": NemotronBlock,
+    "bailingmoe3": BailingBlock,
+}  # fmt: skip
 
 
 def build(g: Blocks) -> None:
     """Raises LookupError where the architecture's block is not known."""
-    decoder = _decoder(g)
-    il = g.model.n_layer
-    tokens, hidden = g.input(I32, g.nt), g.input(F32, g.n_embd, g.nt)
-    own = g.w(il, "nextn.embed_tokens")
-    embd = g.get_rows(g.top("token_embd.weight") if own is None else own, tokens)
-    decoder.pos = g.inp_pos()
-    decoder.out_ids = g.inp_out_ids()
-    _attention_inputs(decoder)
-    hidden = g.build_norm(hidden, g.w(il, "nextn.hnorm"), None, "rms", il)
-    embd = g.build_norm(embd, g.w(il, "nextn.enorm"), None, "rms", il)
-    cur = g.mm(g.need(il, "nextn.eh_proj"), g.concat(embd, hidden, 0), g.w(il, "nextn.eh_proj", "scale"))
-    inp = cur
-    normed = decoder.normed(cur, il, "attn_norm")
-    cur = decoder.gated_attention(il, normed) if isinstance(decoder, DeltaNet) else decoder.attention(il, normed)
-    late = g.r.arch != "qwen3next"
-    if not late:
-        cur, inp = g.get_rows(cur, decoder.out_ids), g.get_rows(inp, decoder.out_ids)
-    mid = g.add(cur, inp)
-    name = "post_attention_norm" if isinstance(decoder, DeltaNet) else decoder.s.ffn_norm
-    cur = g.add(decoder.feed_forward(il, decoder.normed(mid, il, name)), mid)
-    _head(g, il, cur, decoder.out_ids if late else None)
-
-
-def _decoder(g: Blocks) -> Decoder:
-    arch = g.r.arch
-    if arch in ("qwen3next", "qwen35", "qwen35moe"):
-        return DeltaNet(g)
-    if arch in ("glm-dsa", "deepseek32"):
-        return MlaDecoder(g)
-    raise LookupError(f"the draft graph of {arch} is not known")
-
-
-def _attention_inputs(decoder: Decoder) -> None:
-    g = decoder.g
-    latent = isinstance(decoder, MlaDecoder) and not isinstance(decoder, DsaDecoder) and decoder.absorbed
-    decoder.base = g.attn_input(k_only=latent, rot=not latent)
-
-
-def _head(g: Blocks, il: int, cur: Tensor, rows: Tensor | None) -> None:
-    norm = g.w(il, "nextn.shared_head_norm")
-    cur = g.build_norm(cur, g.r.weight("output_norm.weight") if norm is None else norm, None, "rms", -1)
-    cur.is_output = True
-    cur = cur if rows is None else g.get_rows(cur, rows)
-    own = g.w(il, "nextn.shared_head_head")
-    out = g.mm(g.top("output.weight") if own is None else own, cur)
-    out.is_output = True
-    g.expand(out)
+    block = _BLOCKS.get(g.r.arch)
+    if block is None:
+        raise LookupError(f"the draft graph of {g.r.arch} is not known")
+    block(g).build()

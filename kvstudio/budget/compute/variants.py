@@ -284,6 +284,13 @@ class OpenElm(Decoder):
         return g.add(self.feed_forward(il, self.normed(mid, il, "ffn_norm")), mid)
 
 
+def cohere2moe_style(g: Blocks) -> Style:
+    return Style(
+        norm="rms" if g.r.number("attention.layer_norm_rms_epsilon") else "layer", residual="command-r",
+        rope_factors=True, norm_w=None, gating="key:sigmoid", head_extra=1, late_rows="after_norm",
+    )  # fmt: skip
+
+
 def _caps(g: Blocks) -> int:
     return _SOFT_CAP_OPS if g.r.number("final_logit_softcapping") else 0
 
@@ -304,10 +311,7 @@ BUILDERS: dict[str, Callable[[Blocks], None]] = {
     "llama4": lambda g: Llama4(
         g, Style(rope_factors=True, qk_norm="none", attn_temp=True, norm_w=False, gating="sigmoid", shexp="plain")
     ).build(),
-    "cohere2moe": lambda g: Cohere2Moe(
-        g, Style(norm="rms" if g.r.number("attention.layer_norm_rms_epsilon") else "layer", residual="command-r",
-                 rope_factors=True, norm_w=None, gating="key:sigmoid", head_extra=1, late_rows="after_norm")
-    ).build(),
+    "cohere2moe": lambda g: Cohere2Moe(g, cohere2moe_style(g)).build(),
     "hy_v3": lambda g: Decoder(
         g, Style(rope_factors=True, norm_w=None, gating="key:sigmoid", shexp="plain", late_rows="after_norm")
     ).build(),
