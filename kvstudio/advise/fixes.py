@@ -107,7 +107,7 @@ def context(s: Situation) -> Fix | None:
     if best is None:
         return None
     best = _rounder(best, s, step)
-    why = f"{best} is the largest context that leaves every device room; {effective.n_ctx} does not."
+    why = f"The largest context that should fit, rounded down; {effective.n_ctx} does not."
     return fix_of(s, "n_ctx", {"n_ctx": best}, f"Context {best}", why, "shorter context")
 
 

@@ -181,7 +181,8 @@ def again(record: Record) -> Trial | None:
     fix = FIXES[name](here)
     if fix is None or record.was_tried(fix.config):
         return None
-    return _smallest_change(record, last.parent, fix)
+    step = _smallest_change(record, last.parent, fix)
+    return replace(step, why=f"{fix.before or 'The default'} and {last.after} were refused. {step.why}")
 
 
 def single_change(record: Record) -> Trial | None:

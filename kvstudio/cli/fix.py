@@ -230,6 +230,8 @@ def _show(plan: Plan) -> None:
     emit_words(verdict.says)
     if verdict.not_separated:
         emit_words(f"No pair of runs tells whether these are needed: {', '.join(verdict.not_separated)}.")
+    if verdict.outcome == "stopped" and not verdict.predicted and plan.launches_left > 0:
+        message("To go on from here, add --resume.")
     if verdict.config is not None:
         emit("")
         emit(format_command(verdict.config))

@@ -98,7 +98,7 @@ def test_what_is_proposed_says_that_less_would_not_do(plans):
         if end.pending.variable in ("n_parallel", "n_ubatch", "n_gpu_layers", "n_cpu_moe", "cache_type"):
             assert "would not" in why
         if end.pending.variable == "n_ctx":
-            assert "the largest context" in why
+            assert "largest context that should fit" in why
 
 
 def test_useless_variables_are_never_proposed(plans):
