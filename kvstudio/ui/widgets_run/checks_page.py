@@ -52,14 +52,14 @@ class CheckRow(QWidget):
 
     def __init__(self, check: Check, evidence: str = "", parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setFixedHeight(_ROW)
+        self.setFixedHeight(theme.px(_ROW))
         icon, role, word = {
             True: ("check-circle", "good", tr("passed")),
             False: ("cross-circle", "bad", tr("failed")),
             None: ("circle-dashed", "muted", tr("not reached")),
         }[check.ok]
         name = Label(check_name(check.check), weight=Weight.DemiBold)
-        name.setFixedWidth(_NAME_WIDTH)
+        name.setFixedWidth(theme.px(_NAME_WIDTH))
         self.evidence = ElidedLabel(evidence or check.evidence or word, role="ink" if check.ok is not None else "muted")
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)

@@ -1,7 +1,7 @@
 """The fix wizard's window: the record at the left, one page at the right, what can be done at the foot."""
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QCloseEvent, QKeyEvent
+from PySide6.QtGui import QCloseEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QMessageBox, QPushButton, QWidget
 
 from kvstudio.ui import text
@@ -12,6 +12,7 @@ from kvstudio.ui.wizard.page import PageView
 from kvstudio.ui.wizard.side import Side
 from kvstudio.ui.wizard.values import Action, WizardView
 
+_MOST_SIDE = 0.34
 _ICONS = {
     Action.BACK: "chevron-left",
     Action.UNDO: "undo",
@@ -137,6 +138,11 @@ class WizardWindow(QDialog):
 
         box.finished.connect(on_finished)
         box.open()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The record never takes more than its share, whatever the font: the page is what is read."""
+        self.side.setFixedWidth(min(Size.WIZARD_SIDE, round(self.width() * _MOST_SIDE)))
+        super().resizeEvent(event)
 
     def closeEvent(self, event: QCloseEvent) -> None:
         self.left.emit()

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QLayout, QScroll
 from kvstudio.budget.values import BufferKind
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.launch.equivalents import Equivalent
-from kvstudio.ui import text
+from kvstudio.ui import text, theme
 from kvstudio.ui.panels.command_panel import CommandPanel
 from kvstudio.ui.theme import Space, Step, Weight
 from kvstudio.ui.widgets.bar_geometry import shared_scale
@@ -25,6 +25,8 @@ _ICONS = {"good": "check-circle", "bad": "cross-circle", "neutral": "info"}
 _SIDE = Space.XXXL
 _LABEL_WIDTH = 70
 _FACTS = 4
+_CELL_AIR = 5
+_HELD = "\u00a0"
 
 
 class PageView(QScrollArea):
@@ -209,7 +211,7 @@ def _change(change: Change) -> QWidget:
     row.setContentsMargins(0, 0, 0, 0)
     row.setSpacing(8)
     label = SectionLabel(text.tr("Change"))
-    label.setFixedWidth(_LABEL_WIDTH - 8)
+    label.setFixedWidth(theme.px(_LABEL_WIDTH - 8))
     row.addWidget(label)
     row.addWidget(Chip(change.before, "bad", mono=True, strike=True))
     row.addWidget(Icon("chevron-right", "muted"))
@@ -278,18 +280,28 @@ def _runs(runs: tuple[RunLine, ...]) -> QWidget:
         grid.addWidget(Rule(), row, 0, 1, len(headings))
         grid.setRowMinimumHeight(row + 1, 30)
         grid.addWidget(Label(run.number, role="muted"), row + 1, 0)
-        grid.addWidget(ElidedLabel(run.change, weight=Weight.DemiBold), row + 1, 1)
-        for i, size in enumerate(run.sizes):
-            grid.addWidget(ElidedLabel(size, Step.SMALL), row + 1, 2 + i)
+        # Where a row breaks, a figure stays with its device, and a value with its flag.
+        cells = [Label(_breaking(run.change, " → "), weight=Weight.DemiBold, wrap=True)]
+        cells += [Label(_breaking(size, ", "), Step.SMALL, wrap=True) for size in run.sizes]
+        for i, cell in enumerate(cells):
+            cell.setContentsMargins(0, _CELL_AIR, 0, _CELL_AIR)
+            grid.addWidget(cell, row + 1, 1 + i)
         grid.addLayout(_outcome(run), row + 1, 4)
     for column, stretch in ((1, 3), (2, 3), (3, 3), (4, 4)):
         grid.setColumnStretch(column, stretch)
     return area
 
 
+def _breaking(words: str, at: str) -> str:
+    """Words that a line may only break at one kind of place."""
+    return at.join(piece.replace(" ", _HELD) for piece in words.split(at))
+
+
 def _outcome(run: RunLine) -> QLayout:
     row = QHBoxLayout()
     row.setSpacing(6)
     row.addWidget(Icon("check-circle", "good") if run.worked else Icon("cross-circle", "bad"))
-    row.addWidget(ElidedLabel(run.outcome, role="good" if run.worked else "bad"), 1)
+    words = Label(run.outcome, role="good" if run.worked else "bad", wrap=True)
+    words.setContentsMargins(0, _CELL_AIR, 0, _CELL_AIR)
+    row.addWidget(words, 1)
     return row

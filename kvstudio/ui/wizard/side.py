@@ -4,7 +4,7 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
-from kvstudio.ui import text
+from kvstudio.ui import text, theme
 from kvstudio.ui.theme import Radius, Size, Space, Step, Theme, Weight
 from kvstudio.ui.widgets.basic import ElidedLabel, Icon, Label, Rule, SectionLabel, Surface
 from kvstudio.ui.wizard.values import RunEntry, RunState, WizardView
@@ -26,7 +26,7 @@ class EntryRow(QWidget):
     def __init__(self, entry: RunEntry, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._entry = entry
-        self.setFixedHeight(_ENTRY_HEIGHT)
+        self.setFixedHeight(theme.px(_ENTRY_HEIGHT))
         self.setAccessibleName(f"{entry.title}: {entry.detail}")
         row = QHBoxLayout(self)
         row.setContentsMargins(10, 6, 11, 6)
