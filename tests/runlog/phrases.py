@@ -89,11 +89,18 @@ PHRASES: dict[str, str] = {
     "metal_error_state": "ggml_metal_graph_compute: backend is in error state from a previous command buffer failure - "
     "recreate the backend to recover",
     "op_failed": "ggml_cuda_compute_forward: MUL_MAT failed",
+    "abort_text": "/app/ggml/src/ggml-cuda/cpy.cu:618: ggml_cuda_cpy: unsupported type combination (q4_0 to q8_0)",
     "in_function": "  in function ggml_backend_sycl_get_tensor_async at /app/ggml/src/ggml-sycl/ggml-sycl.cpp:5981",
 }
 
 #: Further lines that are read as the same phrase: other words of today's source, and those of older builds.
 MORE: tuple[tuple[str, str], ...] = (
+    ("file_short", "read: string length 1048576 exceeds remaining file size 4096 bytes"),
+    ("file_short", "gguf_init_from_reader: failed to seek to beginning of data section"),
+    ("file_invalid", "gguf_init_from_reader: memory size overflow while allocating ggml context"),
+    ("openvino_other", "ggml_backend_openvino_buffer_set_tensor: clEnqueueMemcpyINTEL failed with error -5"),
+    ("sycl_alloc", "dpct_malloc: out of memory for virtual memory pool"),
+    ("abort_text", "C:/b/ggml/src/ggml-metal/ggml-metal-context.m:384: ggml_metal_get_tensor_async: failed to find it"),
     ("host_import", "ggml_vulkan: Memory type for host allocation not found"),
     ("allreduce_alloc", "internal AllReduce init failed (n_devices != 2?); falling back to meta-backend butterfly"),
     ("fallback_alloc", "hipMallocManaged unsupported, falling back to hipMalloc."),

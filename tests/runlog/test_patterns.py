@@ -68,6 +68,8 @@ def survived(line: str) -> bool:
         "NCCL init failed (unhandled system error); falling back to internal AllReduce",
         "ggml_opencl: A_q_d buffer size reduced from 268435456 to 134217728 due to device limitations.",
         "Failed to open cl_profiling.csv",
+        "/home/user/llama.cpp/src/llama-context.cpp:12:5: warning: unused variable 'x' [-Wunused-variable]",
+        "at ggml_abort (ggml.c:250)",
         "srv  update:  - cache size limit reached, removing oldest entry (size = 512.00 MiB)",
         "decode: removing memory module entries for seq_id = 0, pos = [12, +inf)",
     ],

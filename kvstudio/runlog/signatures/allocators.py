@@ -225,8 +225,8 @@ ALLOCATORS: tuple[Signature, ...] = (
     row(
         "sycl_alloc",
         Kind.ALLOCATOR,
-        ("can't allocate ", "can't malloc "),
-        r"can't (?:allocate|malloc) (?P<bytes>\d+) [Bb]ytes (?:of )?memory on (?P<where>device|host)",
+        ("can't allocate ", "can't malloc ", "dpct_malloc: out of memory"),
+        r"dpct_malloc: out of memory|can't (?:allocate|malloc) (?P<bytes>\d+) [Bb]ytes (?:of )?memory on (?P<where>device|host)",
         "SYCL refused {bytes} bytes on the {where}",
         "ggml-sycl.cpp buffer types and memory pool; fattn-buffers.cpp",
         rank=8,

@@ -42,13 +42,15 @@ REFUSALS: tuple[Signature, ...] = (
         r"GGUFv1 is no longer supported|only supports up to version|unsupported GGUF version|unknown \(magic, version\)",
         "the file's format version is not supported", "gguf.cpp"),
     _refusal("file_short", "file", ("not within the file bounds", "unexpectedly reached end of file", "file is corrupted or incomplete",
-        "failed to read tensor data", "model is corrupted"),
-        r"not within (?:the )?file bounds|unexpectedly reached end of file|corrupted or incomplete|failed to read tensor data",
+        "failed to read tensor data", "model is corrupted", "exceeds remaining file size", "seek to beginning of data section",
+        "gguf_init_from_reader: failed to read header"),
+        r"exceeds remaining file size|failed to seek to beginning of data section|gguf_\w+: failed to read header|not within (?:the )?file bounds|unexpectedly reached end of file|corrupted or incomplete|failed to read tensor data",
         "the file is shorter than its header says: an incomplete download or copy", "llama-model-loader.cpp; llama-mmap.cpp"),
     _refusal("file_invalid", "file", ("has invalid data", "with invalid data", "corrupted model", "invalid split", "illegal split",
-        "is duplicated", "failed to load GGUF split", "failed to read key", "failed to read tensor info", "read error"),
+        "is duplicated", "failed to load GGUF split", "failed to read key", "failed to read tensor info", "read error",
+        "memory size overflow while"),
         r"has invalid data|tensors with invalid data|corrupted model:|(?:invalid|illegal) split (?:file|count)|is duplicated"
-        r"|failed to load GGUF split|failed to read (?:key|tensor info)|read error:", "the file, or one of its parts, is damaged or missing",
+        r"|failed to load GGUF split|failed to read (?:key|tensor info)|read error:|memory size overflow while allocating ggml context", "the file, or one of its parts, is damaged or missing",
         "llama-model-loader.cpp"),
     _refusal("file_missing", "file", ("failed to open", "No such file or directory", "error opening", "file does not exist"),
         r"failed to open (?!session|the virtgpu|/proc/|cl_)(?:GGUF file )?'?(?P<what>[^:']+)|load(?:ing)? model from (?P<what2>.+?): No such file or directory|(?:error opening|cannot open) .*gguf", "the file could not be opened",
@@ -173,8 +175,9 @@ REFUSALS: tuple[Signature, ...] = (
         r"ggml_opencl: (?P<what>cl\w+)\(.*error (?P<why>-?(?!(?:4|5|6|61)\b)\d+) at|OpenCL error creating program|ggml_opencl: kernel compile error"
         r"|Unsupported GPU Family|OpenCL 2\.0 or above is required",
         "the OpenCL driver refused a call: {why}", "ggml-opencl.cpp CL_CHECK", 3),
-    _refusal("openvino_other", "unknown", ("GGML OpenVINO backend ", "ggml-openvino: failed to get", "ggml-openvino: failed to create"),
-        r"GGML OpenVINO backend (?:ov::Exception|std::exception|unknown exception|stateful inference failed)(?:: (?P<why>.*))?"
+    _refusal("openvino_other", "unknown", ("GGML OpenVINO backend ", "ggml-openvino: failed to get", "ggml-openvino: failed to create",
+        "openvino_buffer_"),
+        r"openvino_buffer\w*: clEnqueue\w+ (?:\([\w\-]+\) )?failed with error (?P<why2>-?\d+)|GGML OpenVINO backend (?:ov::Exception|std::exception|unknown exception|stateful inference failed)(?:: (?P<why>.*))?"
         r"|ggml-openvino: failed to (?:get|create) the OpenCL",
         "the OpenVINO runtime gave up: {why}", "ggml-openvino utils.cpp", 3),
     _refusal("webgpu_other", "unknown", ("ggml_webgpu: Device error", "ggml_webgpu: Device lost", "ggml_webgpu: Failed to get a"),
@@ -210,6 +213,10 @@ REFUSALS: tuple[Signature, ...] = (
     _refusal("assertion", "bug", ("GGML_ASSERT", "GGML_ABORT", "fatal error", "Assertion"),
         r"GGML_ASSERT\((?P<what>.+)\) failed|GGML_ASSERT: (?P<what2>.+)|[Aa]ssertion .* failed",
         "an internal check failed", "ggml.h GGML_ASSERT", 2),
+    _refusal("abort_text", "bug", (".cpp:", ".cu:", ".cuh:", ".hpp:", "ggml.c:", "-cpu.c:", "-alloc.c:", "quants.c:", "-device.m:", "-context.m:"),
+        r"(?:^|\s)\S{0,200}(?:ggml|llama|clip|mtmd|server)\S{0,200}\.(?:c|cpp|cu|cuh|h|hpp|m):\d+: "
+        r"(?P<why>(?!GGML_ASSERT|\d|\w+ error$|warning|note|error:|.*(?i:memory|alloc|not enough space|buffer|connect to))\S.*)",
+        "llama.cpp ended itself: {why}", "ggml.h GGML_ABORT", 1),
 )  # fmt: skip
 
 PLANNER: tuple[Signature, ...] = (
