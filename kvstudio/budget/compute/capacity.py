@@ -7,7 +7,8 @@ Source: llama-context.cpp graph_max_nodes, ggml-backend.cpp ggml_backend_sched_n
 from dataclasses import replace
 from typing import Any
 
-from kvstudio.budget.compute.blocks import PLAIN_TYPES, Blocks
+from kvstudio.budget.compute.blocks import Blocks
+from kvstudio.budget.compute.foundation import PLAIN_TYPES
 from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE, Reserve
 from kvstudio.budget.compute.kinds import kinds_of
 from kvstudio.budget.compute.layers import kept_layers

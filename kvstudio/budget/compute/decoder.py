@@ -7,7 +7,8 @@ bias or gate is a node less.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kvstudio.budget.compute.blocks import AttnInput, Blocks
+from kvstudio.budget.compute.blocks import Blocks
+from kvstudio.budget.compute.foundation import AttnInput
 from kvstudio.budget.compute.kinds import NO_ROPE_EVERY
 from kvstudio.budget.compute.tensor import F32, Tensor
 

@@ -3,7 +3,8 @@
 Source: src/models (deepseek32, glm-dsa), llama-graph.cpp build_attn for k_dsa, read at build 11434.
 """
 
-from kvstudio.budget.compute.blocks import AttnInput, Blocks
+from kvstudio.budget.compute.blocks import Blocks
+from kvstudio.budget.compute.foundation import AttnInput
 from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE
 from kvstudio.budget.compute.mla import MlaDecoder, latent_attention
 from kvstudio.budget.compute.tensor import F32, I64, Tensor

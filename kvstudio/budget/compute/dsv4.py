@@ -3,8 +3,9 @@
 Source: src/models/deepseek4.cpp, src/llama-kv-cache-dsv4.cpp, read at build 11434.
 """
 
-from kvstudio.budget.compute.blocks import AttnInput, Blocks
+from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
+from kvstudio.budget.compute.foundation import AttnInput
 from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE
 from kvstudio.budget.compute.streams import Streams
 from kvstudio.budget.compute.tensor import F16, F32, I32, I64, Tensor

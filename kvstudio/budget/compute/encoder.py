@@ -5,8 +5,9 @@ Source: src/models (bert, modern-bert, neo-bert, eurobert, gemma-embedding, t5),
 
 from collections.abc import Callable
 
-from kvstudio.budget.compute.blocks import AttnInput, Blocks
+from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
+from kvstudio.budget.compute.foundation import AttnInput
 from kvstudio.budget.compute.tensor import F16, F32, I32, Tensor
 
 _ROTATED_BERT = frozenset({"nomic-bert", "nomic-bert-moe", "jina-bert-v3"})

@@ -5,9 +5,11 @@ Source: src/models (bailingmoe3, kimi-k3, minimax-01), read at build 11434.
 
 from collections.abc import Callable
 
-from kvstudio.budget.compute.blocks import AttnInput, Blocks
+from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Style
-from kvstudio.budget.compute.hybrid import HybridDecoder, KimiLinear
+from kvstudio.budget.compute.foundation import AttnInput
+from kvstudio.budget.compute.hybrid import HybridDecoder
+from kvstudio.budget.compute.kimi import KimiLinear
 from kvstudio.budget.compute.mla import MlaDecoder, latent_attention
 from kvstudio.budget.compute.tensor import F32, Tensor
 
@@ -222,6 +224,7 @@ def _to(g: Blocks, x: Tensor) -> Tensor:
 
 BUILDERS: dict[str, Callable[[Blocks], None]] = {
     "bailingmoe3": lambda g: BailingMoe3(g).build(),
+    "kimi-linear": lambda g: KimiLinear(g).build(),
     "kimi-k3": lambda g: KimiK3(g).build(),
     "minimax-01": lambda g: MiniMax01(g).build(),
 }

@@ -1,7 +1,8 @@
 """Multi-head latent attention: the K cache holds one compressed row that also serves as V."""
 
-from kvstudio.budget.compute.blocks import AttnInput, Blocks
+from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
+from kvstudio.budget.compute.foundation import AttnInput
 from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE
 from kvstudio.budget.compute.tensor import Tensor
 

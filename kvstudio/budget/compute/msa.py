@@ -4,8 +4,9 @@ Source: src/models/minimax-m3.cpp, read at build 11434. The reserve sees an empt
 smallest size.
 """
 
-from kvstudio.budget.compute.blocks import AttnInput, Blocks
+from kvstudio.budget.compute.blocks import Blocks
 from kvstudio.budget.compute.decoder import Decoder, Style
+from kvstudio.budget.compute.foundation import AttnInput
 from kvstudio.budget.compute.inputs import pad
 from kvstudio.budget.compute.tensor import F16, F32, I32, I64, Tensor
 

@@ -5,7 +5,8 @@ Source: src/models/qwen4exp.cpp and glm5-next.cpp, llama-memory-hybrid-idx.cpp, 
 
 from dataclasses import dataclass
 
-from kvstudio.budget.compute.blocks import AttnInput, Blocks
+from kvstudio.budget.compute.blocks import Blocks
+from kvstudio.budget.compute.foundation import AttnInput
 from kvstudio.budget.compute.inputs import pad
 from kvstudio.budget.compute.tensor import F16, F32, I32, I64, Tensor
 
