@@ -159,5 +159,8 @@ MORE: tuple[tuple[str, str], ...] = (
     ("decode_failed", "decode: compute failed while preparing batch of size 512"),
     ("decode_failed", "srv  update_slots: pre_decode() failed: no batch"),
     ("decode_failed", "main : failed to eval"),
+    ("decode_failed", "failed to decode image"),
+    ("decode_failed", "llama_bench: error: failed to run prompt warmup"),
+    ("mmproj_failed", "failed to encode image slice"),
     ("decode_failed", "clip_encode: ggml_backend_sched_graph_compute failed with error -1"),
 )

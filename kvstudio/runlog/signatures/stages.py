@@ -133,9 +133,9 @@ PURPOSES: tuple[Signature, ...] = (
         "mmproj_failed",
         Kind.PURPOSE,
         ("failed to load multimodal model", "clip_init: failed", "failed to load CLIP", "mtmd_init_from_file", "clip_image",
-         "failed to init clip", "failed to load vision", "mtmd batch", "mtmd_encode", "mtmd_batch_encode", "failed to allocate compute graph"),
+         "failed to init clip", "failed to load vision", "mtmd batch", "failed to encode image", "failed to encode audio", "mtmd_encode", "mtmd_batch_encode", "failed to allocate compute graph"),
         r"[Ff]ailed to load (?:multimodal model|CLIP|vision)|clip_init: failed|mtmd_init_from_file: error"
-        r"|clip_image_batch_encode: failed|failed to init clip|[Ff]ailed to encode mtmd batch|mtmd_(?:batch_)?encode(?:_chunk)?: error"
+        r"|clip_image_batch_encode: failed|failed to init clip|[Ff]ailed to encode mtmd batch|failed to encode (?:image|audio) slice|mtmd_(?:batch_)?encode(?:_chunk)?: error"
         r"|clip_\w*encode\w*: failed to allocate compute graph",
         "it was the multimodal projector",
         "server-context.cpp, tools/mtmd/clip.cpp, mtmd.cpp",

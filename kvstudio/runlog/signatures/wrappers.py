@@ -36,11 +36,14 @@ WRAPPERS: tuple[Signature, ...] = (
         r"|llama_process\(\w*\).{0,20} failed(?: rc=|: )-?[1-9]",
         "a batch could not be run", "llama-context.cpp llama_decode; common.cpp, speculative.cpp; llama-bench.cpp", rank=1),
     row("decode_failed", Kind.WRAPPER, ("llama_decode", "graph_compute", "failed to compute graph", "failed to compute K-shift",
-        "compute failed while preparing batch", "decode() failed:", "failed to eval", "memory_update: failed", "failed to process mtmd chunk", "failed to decode mtmd chunk"),
+        "compute failed while preparing batch", "decode() failed:", "failed to eval", "memory_update: failed", "failed to process mtmd chunk", "failed to decode mtmd chunk",
+        "failed to process speculative batch", "error: failed to run ", "failed to decode text", "failed to decode image",
+        "failed to decode audio"),
         r"failed to compute graph, compute status: -?[1-9]|llama_decode\(\) failed|llama_decode returned -[1-9]"
         r"|ggml_backend_sched_graph_compute(?:_async)? failed|failed to compute K-shift|compute failed while preparing batch"
         r"|(?:^|\s|: )(?:pre_|post_)?decode\(\) failed:|(?:^|: |main ?: )failed to eval\b|memory_update: failed to (?:prepare|apply)"
-        r"|failed to (?:process|decode) mtmd chunk",
+        r"|failed to (?:process|decode) mtmd chunk|failed to process speculative batch|error: failed to run (?:prompt|gen|depth)\b"
+        r"|(?:^|: )failed to decode (?:text|image|audio)\s*$",
         "running the model failed", "llama-context.cpp; server-context.cpp", rank=1, stage="decode"),
 )  # fmt: skip
 
