@@ -128,8 +128,7 @@ def build(g: Blocks) -> bool:
     """Build the graph of `g`'s architecture; True when that architecture is followed, False for the generic decoder."""
     arch = g.r.arch
     if g.r.config.mtp_context:
-        mtp.build(g)
-        return True
+        return mtp.build(g)
     builder = BUILDERS.get(arch)
     if builder is not None:
         builder(g)

@@ -48,17 +48,21 @@ class Qwen4(DeltaNet):
         self.chosen: Tensor | None = None
         self.hashed: Tensor | None = None
 
-    def begin(self) -> Tensor:
-        g, hp = self.g, self.g.model.hparams
-        cur = g.inp_embd()
+    def memory_inputs(self) -> None:
+        g = self.g
         self.base = g.attn_input()
         self.states = SeparateStates(g)
-        size = int(hp.get("indexer_kpool") or 0)
+        size = int(g.model.hparams.get("indexer_kpool") or 0)
         if size:
             self.pools = pools_of(g, size)
             self.fresh_pos = g.input(I32, _N_POS * self.pools.fresh_cells.ne[0])
         self.pos = g.inp_pos()
         self.out_ids = g.inp_out_ids()
+
+    def begin(self) -> Tensor:
+        g = self.g
+        cur = g.inp_embd()
+        self.memory_inputs()
         n_hashes = (g.r.whole("ple.ngram_size") - 1) * g.r.whole("ple.heads_per_ngram")
         if n_hashes > 0 and g.r.key("ple.layers"):
             table = g.top("per_layer_token_embd.weight")
@@ -112,10 +116,15 @@ class Qwen4(DeltaNet):
 
     def mixed(self, wide: Tensor, il: int, block: str) -> tuple[Tensor, Tensor]:
         """One stream out of all, and how much of the result each is to get."""
+        flat, one = self.one_stream(wide, il, f"hc_{block}")
+        return one, self.g.mm(self.g.need(il, f"hc_{block}_inject"), flat)
+
+    def one_stream(self, wide: Tensor, il: int, prefix: str) -> tuple[Tensor, Tensor]:
+        """The normalised streams side by side, and one out of all."""
         g, rows = self.g, wide.ne[2]
-        flat, gate = self.gate(wide, *(g.need(il, f"hc_{block}_{name}") for name in ("norm", "down", "up")))
+        flat, gate = self.gate(wide, *(g.need(il, f"{prefix}_{name}") for name in ("norm", "down", "up")))
         streams = (g.reshape(x, g.n_embd, self.n_hc, rows) for x in (flat, gate))
-        return g.make("DSV4_HC_PRE", F32, (g.n_embd, rows), *streams), g.mm(g.need(il, f"hc_{block}_inject"), flat)
+        return flat, g.make("DSV4_HC_PRE", F32, (g.n_embd, rows), *streams)
 
     def combined(self, wide: Tensor, cur: Tensor, share: Tensor) -> Tensor:
         g = self.g
