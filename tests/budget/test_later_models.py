@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kvstudio.budget.estimate import estimate
+from kvstudio.budget.extras import MTP
 from kvstudio.budget.values import Budget, BufferKind
 from kvstudio.devices.values import Device
 from kvstudio.launch.argv import parse_argv
@@ -49,3 +50,12 @@ def test_every_buffer_is_the_measured_one(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize("row", _KNOWN["aborted"], ids=_name)
 def test_launches_that_aborted_are_announced(row: dict[str, Any]) -> None:
     assert any("abort" in error for error in _budget(row).config.errors)
+
+
+@pytest.mark.parametrize("row", _KNOWN["drafts"], ids=_name)
+def test_a_models_own_draft_context_is_the_measured_one(row: dict[str, Any]) -> None:
+    found: Counter[BufferKind] = Counter()
+    for buffer in _budget(row).buffers:
+        if buffer.context == MTP:
+            found[buffer.kind] += buffer.bytes or 0
+    assert (found[BufferKind.KV] + found[BufferKind.RS], found[BufferKind.COMPUTE]) == (row["context"], row["compute"])
