@@ -192,9 +192,9 @@ def _one_of_several(run: Timeline, found: Failure, where: Where, facts: RunFacts
 #: Phrases that say the device itself had nothing left.
 _FULL = frozenset(
     {
-        "cann_malloc", "cann_runtime", "cuda_malloc", "cuda_runtime", "driver_submission", "hexagon_alloc",
-        "level_zero", "malloc_said", "metal_2023_failed", "metal_buffer", "metal_bytes", "metal_command_memory",
-        "opencl_buffer", "opencl_create", "openvino_alloc", "openvino_buffer", "pool_call", "sized_buffer",
-        "sycl_alloc", "sycl_memtrace", "sycl_pool", "vulkan_exception", "vulkan_size",
+        "cann_malloc", "cann_runtime", "cuda_malloc", "cuda_runtime", "driver_submission", "et_alloc", "hexagon_alloc",
+        "kompute_alloc", "level_zero", "malloc_said", "metal_2023_failed", "metal_buffer", "metal_bytes",
+        "metal_command_memory", "opencl_buffer", "opencl_create", "openvino_alloc", "openvino_buffer", "pool_call",
+        "sized_buffer", "sycl_alloc", "sycl_attention", "sycl_memtrace", "sycl_pool", "vulkan_exception", "vulkan_size",
     }
 )  # fmt: skip

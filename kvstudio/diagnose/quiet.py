@@ -11,7 +11,7 @@ from kvstudio.runlog.facts import mib
 from kvstudio.runlog.signatures.row import Kind
 
 #: Locking pages asks for no memory, only that what is there stays; measuring allocates nothing.
-_NO_REQUEST = ("mlock", "draft_unmeasured", "extra_unmeasured")
+_NO_REQUEST = ("mlock", "draft_unmeasured", "extra_unmeasured", "state_restore", "proc_meminfo")
 _PINNED_BACKENDS = ("Vulkan", "SYCL", "CANN", "CUDA")
 
 

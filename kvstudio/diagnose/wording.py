@@ -23,6 +23,8 @@ _TITLE = {
     "host": "Host memory", "decode": "While running", "mmproj": "Multimodal projector", "draft": "Draft model",
     "lora": "Adapter", "fit": "Fitting to memory",
 }  # fmt: skip
+#: Backends whose name is spoken with a vowel first.
+_AN = ("OpenCL", "OpenVINO", "ET", "HTP", "RPC")
 _CAUSE_TITLE = {
     Cause.BACKEND_LIMIT: "over the backend's limit",
     Cause.CONFIG: "the settings ask for it",
@@ -42,7 +44,8 @@ def title(stage: str | None, where: Where, cause: Cause) -> str:
 
 def memory_sentence(stage: str | None, where: Where, because: str, *, resolved: bool, again: bool) -> str:
     """What was asked of which device at which stage, and why it was refused."""
-    device = where.name or (f"a {where.backend} device" if where.backend else "A device the log does not name")
+    article = "an" if where.backend in _AN else "a"
+    device = where.name or (f"{article} {where.backend} device" if where.backend else "A device the log does not name")
     about = "" if where.exact else "about "
     size = f"{about}{format_bytes(where.requested_bytes)}" if where.requested_bytes is not None else "memory"
     purpose = f" for {PART[stage]}" if stage in PART and stage not in ("host", "decode") else ""

@@ -160,4 +160,6 @@ class _Said(dict[str, str]):
 
 
 def _says(signature: Signature, groups: dict[str, str]) -> str:
-    return signature.says.format_map(_Said({k: v[:200] for k, v in groups.items()}))
+    said = signature.says.format_map(_Said({k: v[:200] for k, v in groups.items()}))
+    # A reason that the line does not give is left out.
+    return said.removesuffix(": ?")

@@ -107,6 +107,12 @@ def test_figures_in_a_phrase_are_said() -> None:
     assert event.says == "the GPU runtime answered: invalid argument"
 
 
+def test_a_reason_that_is_not_given_is_left_out() -> None:
+    line = "ggml_vulkan: Error: Shared memory size too small for matrix multiplication."
+    (event,) = [e for e in parse(lines_of(line)) if isinstance(e, Note)]
+    assert event.says == "the Vulkan driver cannot do what was asked of it"
+
+
 def test_braces_in_a_log_are_text() -> None:
     (event,) = [e for e in parse(lines_of("CUDA error: {0.__class__} {oops")) if isinstance(e, Note)]
     assert "{0.__class__} {oops" in event.says
