@@ -229,6 +229,9 @@ def _named_by_diagnosis(here: Situation, diagnosis: Diagnosis | None) -> tuple[F
             continue
         if diagnosis and diagnosis.memory_class == "memory" and variable in FIXES:
             continue  # the solver's size of this change is better than the log's
+        if variable == "n_ctx" and diagnosis and diagnosis.memory_class == "not_memory":
+            # A context that was full: the log's proposal knows nothing of the model's own length, which is the default.
+            after = max(after, 2 * here.budget.config.n_ctx)
         config, budget = here.try_change(**{variable: after})
         if here.failing is not None and here.need_of_culprit(budget) > here.need_of_culprit(here.budget):
             continue

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from kvstudio.advise.accepted import accepted
 from kvstudio.advise.fixes import all_fixes
 from kvstudio.advise.rank import order
 from kvstudio.advise.situation import KIND_OF_STAGE, Situation, failing_of
@@ -27,11 +28,16 @@ def suggest(
     overhead: Mapping[str, int] | None = None,
     extras: Extras = NO_EXTRAS,
 ) -> tuple[Fix, ...]:
-    """The best single changes, each the smallest of its variable that should fit; empty when the launch fits."""
+    """The best single changes, each the smallest of its variable that should fit; empty when the launch fits.
+
+    Where llama.cpp refuses the settings, whatever the memory, those that take one of them back.
+    """
     now = budget or estimate(model, config, devices, host=host, build=build, overhead=overhead, extras=extras)
-    if now.fits is not False and diagnosis is None:
+    if now.fits is not False and diagnosis is None and not now.config.errors:
         return ()
     situation = make_situation(model, config, devices, host, now, diagnosis, build, overhead, extras)
+    if now.config.errors and (now.fits is not False or diagnosis is None or diagnosis.memory_class != "memory"):
+        return accepted(situation)[:limit]
     return all_fixes(situation, order(situation.failing))[:limit]
 
 

@@ -45,7 +45,7 @@ def evolve_budget(case: Case, **changes: Any) -> Case:
     new = case.replace(**changes)
     if _BUDGET_INPUTS & changes.keys():
         new = new.replace(budget=budget_of(new), fitted=None)
-    if new.budget is None or (new.budget.fits is not False and new.diagnosis is None):
+    if new.budget is None or (_would_start(new.budget) and new.diagnosis is None):
         new = new.replace(fixes=())
     return new
 
@@ -74,7 +74,7 @@ def fixes_of(case: Case) -> tuple[Fix, ...]:
     if case.model is None or case.budget is None:
         return ()
     failed = case.diagnosis is not None and case.diagnosis.outcome == "failed"
-    if case.budget.fits is not False and not failed:
+    if _would_start(case.budget) and not failed:
         return ()
     from kvstudio.advise.suggest import suggest
 
@@ -90,6 +90,10 @@ def fixes_of(case: Case) -> tuple[Fix, ...]:
         overhead=learned_overhead(case),
         extras=extras_of(case),
     )
+
+
+def _would_start(budget: Budget) -> bool:
+    return budget.fits is not False and not budget.config.errors
 
 
 def fit_of(case: Case) -> "FitResult | None":

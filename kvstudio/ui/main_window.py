@@ -411,6 +411,9 @@ class MainWindow(QMainWindow):
             self.pages.setCurrentWidget(self.work)
         else:
             self.pages.setCurrentIndex(0)
+        if old is not None and new.model is not None and old.model is not new.model:
+            # What could not be opened before is of no matter any more; what is wrong with this one is said after it.
+            self.banner.hide()
         if self._work is not None:
             self._work.show_case(old, new)
         if old is None or old.binary is not new.binary or old.machine is not new.machine:

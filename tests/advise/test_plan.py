@@ -112,6 +112,20 @@ def test_a_refused_setting_is_met_by_what_the_log_names():
     assert plan.pending.change == {"flash_attn": ("off", "on")}
 
 
+def test_a_full_context_is_met_by_more_cells_than_the_model_gives_by_default():
+    full = Diagnosis(
+        Outcome.FAILED, "not_memory", None, None, None, None, None, None, Cause.CONFIG, None, (), "full", "",
+        (NextStep({"n_ctx": 16384}, "it takes more cells"),),
+    )  # fmt: skip
+    model = zoo.model("llama31-8b")
+    assert model.n_ctx_train == 131072
+    plan = start(World(model, (device(0, 80),)), wanted(n_ctx=0), given=full)
+    assert plan.pending.variable == "n_ctx"
+    assert plan.pending.after == 2 * 131072
+    named = start(World(model, (device(0, 80),)), wanted(n_ctx=8192), given=full)
+    assert named.pending.after == 16384
+
+
 def test_a_broken_file_is_not_walked():
     broken = Diagnosis(
         Outcome.FAILED, "not_memory", "weights", None, None, None, None, None, Cause.FILE, None, (), "", "cut short"
