@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from kvstudio.advise.beyond import builds_of, release, title_of
+from kvstudio.advise.further import longer_context
 from kvstudio.advise.hard_limit import hard_limit
 from kvstudio.advise.hard_limit import says as limit_says
 from kvstudio.advise.learned import over_cap, should_fit
@@ -121,7 +122,8 @@ def result(record: Record, best: int) -> Verdict:
         says = f"{len(proven)} changes are needed together, {named}: putting back any one of them fails. {cause.says}"
     else:
         says = cause.says
-    return Verdict("verified", f"{says}{_should_have_fit(record, cause)}", config, cause, rest)
+    says = f"{says}{_should_have_fit(record, cause)}{longer_context(record, config)}"
+    return Verdict("verified", says, config, cause, rest)
 
 
 def _should_have_fit(record: Record, cause: RootCause | None) -> str:

@@ -1,11 +1,13 @@
 """One function per variable: the smallest change of it that should make the launch fit, or None."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from kvstudio.advise.figures import layers_on, why_short
 from kvstudio.advise.in_ram import mapped_weights, more_layers, no_copies
 from kvstudio.advise.situation import Situation
-from kvstudio.advise.sizing import first_that_fits, fix_of, largest_that_fits, on_host
+from kvstudio.advise.sizing import first_that_fits, fix_of, largest_that_fits, made, on_host
 from kvstudio.advise.values import Fix
 from kvstudio.budget.values import Budget, BufferKind
 from kvstudio.launch.config import LaunchConfig
@@ -33,8 +35,15 @@ def split_by_free_memory(s: Situation) -> Fix | None:
     """Drop a typed -ts, so that llama.cpp shares layers out by free memory."""
     if s.config.tensor_split is None or len(s.devices) < 2:
         return None
-    why = "Without -ts, llama.cpp shares the layers out by the free memory of each device."
-    return fix_of(s, "tensor_split", {"tensor_split": None}, "Split by free memory", why, "no cost")
+    fix = fix_of(s, "tensor_split", {"tensor_split": None}, "Split by free memory", "", "no cost")
+    if fix is None:
+        return None
+    typed = ",".join(f"{share:g}" for share in s.config.tensor_split)
+    return replace(
+        fix,
+        why=f"-ts {typed} puts {layers_on(s.budget)}. That is too much for {why_short(s)}. Without -ts, llama.cpp "
+        f"shares the layers out by free memory: {layers_on(fix.budget)}.",
+    )
 
 
 def split_ratio(s: Situation) -> Fix | None:
@@ -43,8 +52,14 @@ def split_ratio(s: Situation) -> Fix | None:
     if ratio is None or ratio == s.config.tensor_split:
         return None
     text = ",".join(f"{share:g}" for share in ratio)
-    why = "Layers move from the device that is short to one that has room; the sum stays the same."
-    return fix_of(s, "tensor_split", {"tensor_split": ratio}, f"Split ratio {text}", why, "no cost")
+    fix = fix_of(s, "tensor_split", {"tensor_split": ratio}, f"Split ratio {text}", "", "no cost")
+    if fix is None:
+        return None
+    return replace(
+        fix,
+        why=f"Now it is {layers_on(s.budget)}. That is too much for {why_short(s)}. Layers move to where there is room: "
+        f"{layers_on(fix.budget)}.",
+    )
 
 
 #: Ratios that are estimated before a split is given up; each is a new placement, whose graph takes a while.
@@ -175,9 +190,8 @@ def cache_types(s: Situation) -> Fix | None:
         config, budget = s.try_change(cache_type_k=name, cache_type_v=name)
         if s.fits(budget) and s.need_of_culprit(budget) <= s.need_of_culprit(s.budget):
             why = f"The KV cache takes less as {name} than as {effective.cache_type_k}."
-            title, room = f"K and V type {name}", s.room_bytes(budget)
-            before, cost = effective.cache_type_k, _PRECISION[name]
-            return Fix("cache_type", before, name, title, why, cost, config, budget, room)
+            before, title, cost = effective.cache_type_k, f"K and V type {name}", _PRECISION[name]
+            return made(s, "cache_type", before, name, title, why, cost, config, budget)
     return None
 
 

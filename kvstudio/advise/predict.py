@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from kvstudio.advise.conclude import no_fit
+from kvstudio.advise.further import longer_context
 from kvstudio.advise.hard_limit import says as limit_says
 from kvstudio.advise.plan import Plan
 from kvstudio.advise.plan_values import Attempt, Trial, Verdict
@@ -63,5 +64,5 @@ def _expectation(plan: Plan, verdict: Verdict) -> Verdict:
         says = with_typed(come, gone) + (f" instead of {gone}" if gone and come else "")
     ended = [rival.name for rival in plan.world.competitors() if rival.pid in plan.freed]
     once = f" once {' and '.join(ended)} has ended" if ended else ""
-    says = f"By the budget this command fits {says}{once}. {_PROVES_NOTHING}"
+    says = f"By the budget this command fits {says}{once}.{longer_context(plan, verdict.config)} {_PROVES_NOTHING}"
     return Verdict("stopped", says, verdict.config, None, predicted=True)

@@ -4,8 +4,11 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from kvstudio.advise.figures import what_shrinks
 from kvstudio.advise.situation import Situation
 from kvstudio.advise.values import Fix
+from kvstudio.budget.values import Budget
+from kvstudio.launch.config import LaunchConfig
 
 
 def fix_of(s: Situation, variable: str, change: dict[str, Any], title: str, why: str, cost: str) -> Fix | None:
@@ -13,9 +16,17 @@ def fix_of(s: Situation, variable: str, change: dict[str, Any], title: str, why:
     config, budget = s.try_change(**change)
     if not s.fits(budget) or s.need_of_culprit(budget) > s.need_of_culprit(s.budget):
         return None
-    (field, after), before = next(iter(change.items())), getattr(s.config, next(iter(change)))
-    del field
-    return Fix(variable, before, after, title, why, cost, config, budget, s.room_bytes(budget))
+    field, after = next(iter(change.items()))
+    return made(s, variable, getattr(s.config, field), after, title, why, cost, config, budget)
+
+
+def made(
+    s: Situation, variable: str, before: Any, after: Any, title: str, why: str, cost: str,
+    config: LaunchConfig, budget: Budget,
+) -> Fix:  # fmt: skip
+    """A Fix whose reason says what it does to the device that is short."""
+    reason = f"{why} {what_shrinks(s, budget)}".strip()
+    return Fix(variable, before, after, title, reason, cost, config, budget, s.room_bytes(budget))
 
 
 def first_that_fits(s: Situation, field: str, values: Iterable[Any]) -> Any | None:

@@ -136,7 +136,7 @@ def for_refusal(name: str, facts: RunFacts) -> tuple[NextStep, ...]:
     """Changes for a failure that is not about memory."""
     if name == "v_quant_fa":
         return (
-            NextStep({"flash_attn": "on"}, "a quantised V cache works only with flash attention"),
+            NextStep({"flash_attn": "on"}, "a quantized V cache works only with flash attention"),
             NextStep({"cache_type_v": "f16"}, "an f16 V cache needs no flash attention"),
         )
     if name == "kv_type":

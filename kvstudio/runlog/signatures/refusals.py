@@ -71,7 +71,7 @@ REFUSALS: tuple[Signature, ...] = (
     _refusal("v_quant_fa", "config", ("flash_attn", "Flash Attention", "flash attention"),
         r"V cache quantization requires flash_attn|quantized V cache (?:requires flash_attn|was requested, but this requires Flash Attention)"
         r"|SPLIT_MODE_TENSOR requires flash_attn|requires Flash Attention",
-        "a quantised V cache needs flash attention, which is off or not possible here", "llama-context.cpp llama_init_from_model"),
+        "a quantized V cache needs flash attention, which is off or not possible here", "llama-context.cpp llama_init_from_model"),
     _refusal("kv_type", "config", ("does not divide n_embd_head", "does not support different K"),
         r"cache type (?P<what>\S+) with block size \d+ does not divide|does not support different K .* and V",
         "the cache type does not fit the head size", "llama-context.cpp llama_init_from_model"),
