@@ -9,6 +9,7 @@ from kvstudio.advise.in_ram import mapped_weights, more_layers, no_copies
 from kvstudio.advise.situation import Situation
 from kvstudio.advise.sizing import first_that_fits, fix_of, largest_that_fits, made, on_host
 from kvstudio.advise.values import Fix
+from kvstudio.advise.verdict import layers
 from kvstudio.budget.values import Budget, BufferKind
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
@@ -57,8 +58,8 @@ def split_ratio(s: Situation) -> Fix | None:
         return None
     return replace(
         fix,
-        why=f"Now it is {layers_on(s.budget)}. That is too much for {why_short(s)}. Layers move to where there is room: "
-        f"{layers_on(fix.budget)}.",
+        why=f"Now it is {layers_on(s.budget)}. That is too much for {why_short(s)}. Layers move to where there is "
+        f"room: {layers_on(fix.budget)}.",
     )
 
 
@@ -250,14 +251,10 @@ def experts_on_cpu(s: Situation) -> Fix | None:
             best, high = middle, middle - 1
         else:
             low = middle + 1
-    why = f"The experts of {_layers(best)} stay in RAM; attention and shared weights stay on the device."
+    why = f"The experts of {layers(best)} stay in RAM; attention and shared weights stay on the device."
     return fix_of(
-        s, "n_cpu_moe", {"n_cpu_moe": best}, f"Experts of {_layers(best)} on the CPU", why, "slower generation"
+        s, "n_cpu_moe", {"n_cpu_moe": best}, f"Experts of {layers(best)} on the CPU", why, "slower generation"
     )
-
-
-def _layers(count: int) -> str:
-    return "1 layer" if count == 1 else f"{count} layers"
 
 
 def kv_on_host(s: Situation) -> Fix | None:

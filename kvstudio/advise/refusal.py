@@ -1,18 +1,12 @@
 """What a log would say of a budget that does not fit: a refusal to plan with, without a launch."""
 
 from kvstudio.advise.situation import KIND_OF_STAGE
-from kvstudio.budget.values import Budget, BufferKind
+from kvstudio.advise.verdict import noun
+from kvstudio.budget.values import Budget
 from kvstudio.diagnose.values import Cause, Diagnosis, Outcome
 from kvstudio.units import format_bytes
 
 _STAGE_OF_KIND = {kind: stage for stage, kind in reversed(KIND_OF_STAGE.items())}
-_NOUNS = {
-    BufferKind.MODEL: "the weights",
-    BufferKind.KV: "the KV cache",
-    BufferKind.RS: "the recurrent state",
-    BufferKind.COMPUTE: "the compute buffer",
-    BufferKind.OUTPUT: "the output buffer",
-}
 
 
 def refusal(budget: Budget) -> Diagnosis | None:
@@ -21,7 +15,7 @@ def refusal(budget: Budget) -> Diagnosis | None:
     if failure is None:
         return None
     stage = _STAGE_OF_KIND.get(failure.kind, "host")
-    noun, asked = _NOUNS.get(failure.kind, "this launch"), format_bytes(failure.bytes)
+    what, asked = noun(failure.kind), format_bytes(failure.bytes)
     short = f"is {format_bytes(failure.short_bytes)} short for"
     if failure.limit_bytes:
         short = f"takes at most {format_bytes(failure.limit_bytes)} in one allocation, too little for"
@@ -37,6 +31,6 @@ def refusal(budget: Budget) -> Diagnosis | None:
         cause=Cause.BACKEND_LIMIT if failure.limit_bytes else Cause.CAPACITY,
         key_line=None,
         evidence=(),
-        title=f"{noun[0].upper()}{noun[1:]}: {failure.device} is expected to refuse {asked}",
-        summary=f"{failure.device} {short} {noun} of {asked}.",
+        title=f"{what[0].upper()}{what[1:]}: {failure.device} is expected to refuse {asked}",
+        summary=f"{failure.device} {short} {what} of {asked}.",
     )

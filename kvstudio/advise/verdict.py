@@ -96,7 +96,7 @@ def fit_words(fitted: FitResult, all_layers: int) -> str:
     if changes.get("n_gpu_layers", all_layers) < all_layers:
         words.append(f"keeps {min(changes['n_gpu_layers'], all_layers)} of {all_layers} layers on devices")
     if "override_tensor" in changes:
-        words.append(f"keeps the experts of {_layers(len(changes['override_tensor']))} in RAM")
+        words.append(f"keeps the experts of {layers(len(changes['override_tensor']))} in RAM")
     if not words:
         words.append("shares the layers out differently")
     return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
@@ -121,7 +121,8 @@ def _adjusted(budget: Budget, fitted: FitResult, config: LaunchConfig, devices: 
     return Verdict(Answer.ADJUSTED, f"Fits once -fit {what}{spare}.", short, (), failure.device, failure.kind)
 
 
-def _layers(count: int) -> str:
+def layers(count: int) -> str:
+    """`1 layer`, `12 layers`."""
     return "1 layer" if count == 1 else f"{count} layers"
 
 
@@ -168,7 +169,7 @@ def _kept_in_ram(config: LaunchConfig) -> str:
     if config.cpu_moe:
         return "all experts stay in RAM"
     if config.n_cpu_moe:
-        return f"the experts of {_layers(config.n_cpu_moe)} stay in RAM"
+        return f"the experts of {layers(config.n_cpu_moe)} stay in RAM"
     if config.override_tensor:
         return "some tensors are placed by hand"
     return "the KV cache stays in RAM" if config.kv_offload is False else ""
