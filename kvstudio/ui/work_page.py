@@ -20,6 +20,8 @@ from kvstudio.case import evolve as evolving
 from kvstudio.case.values import Case
 from kvstudio.devices.values import Device
 from kvstudio.diagnose.values import Outcome
+from kvstudio.launch.flags import program_name
+from kvstudio.launch.unknown import unknown_options
 from kvstudio.places import history_dir
 from kvstudio.ui.launching import Launching
 from kvstudio.ui.panels.chart_panel import CONTEXT, ChartPanel
@@ -179,8 +181,9 @@ class WorkPage(QWidget):
             self.devices_panel.show_devices(new.machine, new.what_if, new.chosen)
         if differs("config", "budget", "model", "chosen"):
             self.settings.show_case(new)
+        if differs("config", "budget", "model", "binary"):
             n_ctx = new.budget.config.n_ctx if new.budget else None
-            self.command.show_config(new.config, new.model.name if new.model else "", n_ctx)
+            self.command.show_config(new.config, new.model.name if new.model else "", n_ctx, _doubts(new))
         self._show_chart(old, new)
         if differs("log", "diagnosis") or (old is not None and (old.model is None) is not (new.model is None)):
             self._show_log(new)
@@ -310,3 +313,9 @@ def measured_in(case: Case) -> str | None:
         return None
     same = [run for run in case.runs if run.config == case.config and run.buffers]
     return f"run {same[-1].number}" if same else DRY_RUN
+
+
+def _doubts(case: Case) -> tuple[str, ...]:
+    """Options that the program would not take; another program's list says nothing of them."""
+    own = case.binary is not None and case.binary.program == program_name(case.config.program)
+    return unknown_options(case.config, case.binary if own else None)

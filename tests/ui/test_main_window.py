@@ -1,5 +1,6 @@
 """The window: everything wired, drops and opened files read, nothing changed by what cannot be read."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,18 @@ def test_dropped_text_is_read_as_a_command(window):
     assert drop(window, mime_of(text=f"llama-server -m {TINY} -c 2048"))
     assert window.store.case.config.n_ctx == 2048
     assert window.store.case.model is not None
+
+
+def test_an_option_that_llama_cpp_does_not_have_is_named_under_the_command(opened):
+    command = opened.work.command
+    opened.store.open_text(f"llama-server -m {TINY} --ctx-sizes 512")
+    assert command.notes() == (
+        "--ctx-sizes is no option of llama.cpp, which refuses to start with it. Did you mean --ctx-size?"
+    )
+    opened.store.set_binary(replace(BINARY, flags=frozenset({"-m", "--ctx-sizes"})))
+    assert command.notes() == ""
+    opened.store.set_binary(replace(BINARY, flags=frozenset({"-m"}), program="llama-cli"))
+    assert "Did you mean --ctx-size?" in command.notes()
 
 
 def test_nothing_readable_is_not_accepted(window):

@@ -53,6 +53,7 @@ class CommandPanel(QWidget):
         self._config = LaunchConfig()
         self._target = "llama-server"
         self._context: tuple[str, int | None] = ("", None)
+        self._doubts: tuple[str, ...] = ()
         self._build()
 
     def _build(self) -> None:
@@ -128,9 +129,14 @@ class CommandPanel(QWidget):
         column.addLayout(foot)
         self._editor.hide()
 
-    def show_config(self, config: LaunchConfig, model_name: str = "", n_ctx: int | None = None) -> None:
-        """Draw the command of these settings; `n_ctx` is the effective context, for other programs' equivalents."""
-        self._config, self._context = config, (model_name, n_ctx)
+    def show_config(
+        self, config: LaunchConfig, model_name: str = "", n_ctx: int | None = None, doubts: tuple[str, ...] = ()
+    ) -> None:
+        """Draw the command of these settings; `n_ctx` is the effective context, for other programs' equivalents.
+
+        `doubts`: what of it llama.cpp would not take, a sentence each.
+        """
+        self._config, self._context, self._doubts = config, (model_name, n_ctx), doubts
         self._fill_targets()
         self._draw()
 
@@ -141,6 +147,10 @@ class CommandPanel(QWidget):
     def words(self) -> tuple[Word, ...]:
         """What is on screen, piece by piece."""
         return self._box.words
+
+    def notes(self) -> str:
+        """What is said below the command."""
+        return self._notes.text()
 
     def error(self) -> str:
         """What is said while a command is edited."""
@@ -228,10 +238,11 @@ class CommandPanel(QWidget):
         self.edit.setEnabled(native)
         if native:
             self._box.show_words(words_of(self._config), "")
-            notes: tuple[str, ...] = ()
+            notes = self._doubts
         else:
             text, shown, notes = equivalent_text(self._target, self._config, *self._context)
             self._box.show_words(tuple(Word(line) for line in shown.splitlines()), text)
+        self._notes.set_role("warn" if native else "muted")
         self._notes.setText("\n".join(notes))
         self._notes.setVisible(bool(notes))
 

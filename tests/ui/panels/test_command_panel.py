@@ -113,3 +113,15 @@ def test_other_programs_hide_the_secret_and_copy_their_own_text(panel, program, 
     copied = QGuiApplication.clipboard().text()
     assert copied != LINE
     assert "65536" in copied or "16384" in copied
+
+
+def test_what_llama_cpp_would_not_take_is_said_below_the_command_alone(panel):
+    assert panel.notes() == ""
+    panel.show_config(config_of("llama-server -m a.gguf --frobnicate 5"), "a", 512, ("--frobnicate is no option.",))
+    box = panel._target_box
+    for program, said in (("llama-server", True), ("vLLM", False), ("llama-server", True)):
+        box.setCurrentIndex(box.findText(program))
+        box.activated.emit(box.currentIndex())
+        assert ("--frobnicate is no option." in panel.notes()) is said
+    panel.show_config(config_of(LINE), "Q", 65536)
+    assert panel.notes() == ""
