@@ -3,7 +3,7 @@
 import html
 import re
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
@@ -125,6 +125,13 @@ class VerdictCard(Card):
         super().resizeEvent(event)
         if event.size().width() != event.oldSize().width():
             self._bound()
+
+    def event(self, event: QEvent) -> bool:
+        done = super().event(event)
+        if event.type() == QEvent.Type.LayoutRequest:
+            # Buttons and words that come or go are known to the layout only now.
+            self._bound()
+        return done
 
     def set_close(self, close: bool) -> None:
         """Less air inside where the window is low."""
