@@ -1,21 +1,14 @@
 """A walk of the fix plan -> what the wizard shows; pure, so that every page can be read in a test."""
 
-import re
-from collections import Counter
 from collections.abc import Mapping
 
 from kvstudio.advise.plan import Plan
 from kvstudio.advise.plan_values import Attempt, HardLimit, Trial, TrialKind, Verdict
-from kvstudio.advise.predict import DOES_NOT_FIT, FITS, UNKNOWN
 from kvstudio.advise.record import Record
 from kvstudio.budget.values import Budget, DeviceBudget
-from kvstudio.devices.values import Device
-from kvstudio.diagnose.values import Diagnosis
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.launch.equivalents import Equivalent, equivalents
 from kvstudio.ui import text
-from kvstudio.ui.command_words import words_of
-from kvstudio.ui.settings_table import BY_FIELD
 from kvstudio.ui.widgets import bar_geometry
 from kvstudio.ui.wizard.values import (
     Action,
@@ -30,13 +23,27 @@ from kvstudio.ui.wizard.values import (
     Step,
     WizardView,
 )
-from kvstudio.units import GIB, format_bytes, format_gib, format_room
+from kvstudio.ui.wizard.words import (
+    PREDICTED,
+    baseline_words,
+    caption,
+    change_of,
+    competing_notice,
+    failure_words,
+    flags_in,
+    lower_first,
+    number_of,
+    outcome_words,
+    prediction_words,
+    sizes,
+    source_of,
+    tightest,
+    title_of,
+    wanted_words,
+)
+from kvstudio.units import format_room
 from kvstudio.verify.values import Check
 
-#: A flag in a sentence: after a space or an opening bracket, one dash or two, then a letter.
-_FLAG = re.compile(r"(?<![^\s(])--?[a-zA-Z][\w-]*")
-#: What an attempt is called that was no launch.
-_PREDICTED = (FITS, DOES_NOT_FIT, UNKNOWN)
 _TITLE_STATES = {"verified": "good", "no_fit": "bad", "stopped": "neutral"}
 
 
@@ -83,14 +90,6 @@ def _result_actions(verdict: Verdict, can_go_back: bool) -> tuple[tuple[Action, 
 # the left side
 
 
-def wanted_words(plan: Plan) -> str:
-    """What the launch was meant to be: `Wanted: context 65536, as typed`."""
-    first = plan.attempts[0].trial.predicted if plan.attempts else plan.pending.predicted if plan.pending else None
-    n_ctx = plan.wanted.n_ctx or (first.config.n_ctx if first else 0)
-    typed = text.tr("as typed") if plan.wanted.n_ctx else text.tr("the default")
-    return text.tr("Wanted: context {}, {}").format(n_ctx, typed) if n_ctx else text.tr("Wanted: the command as typed")
-
-
 def entries(plan: Plan, running: bool = False) -> tuple[RunEntry, ...]:
     """The baseline, every run, and the next one."""
     done = [RunEntry(text.tr("Baseline"), baseline_words(plan), RunState.NOTE)]
@@ -102,108 +101,11 @@ def entries(plan: Plan, running: bool = False) -> tuple[RunEntry, ...]:
             state = RunState.NOTE
         elif attempt in undone:
             said = text.tr("{}; undone").format(said)
-        done.append(RunEntry(title_of(attempt.trial), said, state, _number(attempt)))
+        done.append(RunEntry(title_of(attempt.trial), said, state, number_of(attempt)))
     if plan.pending is not None:
         state, said = (RunState.RUNNING, text.tr("running")) if running else (RunState.NEXT, text.tr("next"))
         done.append(RunEntry(title_of(plan.pending), prediction_words(plan.pending.predicted), state, said))
     return tuple(done)
-
-
-def _number(attempt: Attempt) -> str:
-    """The number of a run; what was read from a log, or only predicted, has none."""
-    if attempt.run_number is not None:
-        return str(attempt.run_number)
-    return "" if attempt.outcome in _PREDICTED else text.tr("log")
-
-
-def _source(attempt: Attempt) -> str:
-    """Who says what came of it: `Run 3`, `The log`, `The budget`."""
-    if attempt.run_number is not None:
-        return text.tr("Run {}").format(attempt.run_number)
-    return text.tr("The budget") if attempt.outcome in _PREDICTED else text.tr("The log")
-
-
-def baseline_words(plan: Plan) -> str:
-    """Build, number of devices, and who holds most of one: `b11434, 2 devices; python3 holds 7.6 GiB`."""
-    devices = plan.world.devices
-    build = f"b{plan.world.build}, " if plan.world.build else ""
-    count = text.tr("{} devices").format(len(devices)) if devices else text.tr("no device, CPU alone")
-    count = text.tr("1 device") if len(devices) == 1 else count
-    holder = competing_words(devices)
-    return f"{build}{count}; {holder}" if holder else f"{build}{count}"
-
-
-def competing_words(devices: tuple[Device, ...]) -> str:
-    """The process that holds most memory of any device; empty where it is little or unknown."""
-    held = [(p.bytes, p.name) for d in devices for p in d.processes if p.bytes and d.total_bytes]
-    biggest = max(held, default=None)
-    total = max((d.total_bytes or 0 for d in devices), default=0)
-    if biggest is None or biggest[0] * 20 < total:
-        return ""
-    return text.tr("{} holds {}").format(biggest[1], format_room(biggest[0]))
-
-
-def competing_notice(plan: Plan) -> str:
-    """Who to end before anything is changed, where the wanted launch is short and others hold memory."""
-    words = competing_words(plan.world.devices)
-    first = plan.attempts[0].trial if plan.attempts else plan.pending
-    if not words or first is None or first.predicted is None or first.predicted.fits is not False:
-        return ""
-    return text.tr("{}: ending it may be all that is needed.").format(words)
-
-
-def outcome_words(attempt: Attempt) -> str:
-    """`works, CUDA1 17.8 of 24.0 GiB` or `KV cache on CUDA1, 0.9 GiB short`."""
-    if attempt.outcome in _PREDICTED:
-        return prediction_words(attempt.trial.predicted)
-    if attempt.worked:
-        tight = tightest(attempt.trial.predicted)
-        if tight is None or tight.total_bytes is None:
-            return text.tr("works")
-        used = round(sum(a.bytes for a in bar_geometry.amounts(tight)))
-        total = format_gib(tight.total_bytes)
-        return text.tr("works, {} {} of {} GiB").format(tight.name, format_gib(used), total)
-    return failure_words(attempt.diagnosis, attempt.outcome)
-
-
-def failure_words(found: Diagnosis | None, outcome: str) -> str:
-    """Stage, device and shortage of a failed run, or what its log says."""
-    if found is None:
-        return outcome.replace("_", " ")
-    if found.memory_class == "memory" and found.requested_bytes and found.free_bytes is not None and found.device:
-        short = found.requested_bytes - found.free_bytes
-        if short > 0:
-            stage = _STAGES.get(found.stage or "", text.tr("memory"))
-            return text.tr("{} on {}, {} short").format(stage, found.device, format_room(short))
-    return found.title or found.summary
-
-
-_STAGES = {
-    "weights": "weights",
-    "kv": "KV cache",
-    "rs": "recurrent state",
-    "compute": "compute buffer",
-    "output": "output buffer",
-}
-
-
-def prediction_words(budget: Budget | None) -> str:
-    """What is expected of a run."""
-    if budget is None or budget.fits is None:
-        return text.tr("not known whether it fits")
-    if budget.fits:
-        return text.tr("predicted to fit")
-    failure = budget.first_failure
-    if failure is None:
-        return text.tr("predicted to be too large")
-    return text.tr("predicted to be {} short on {}").format(format_room(failure.short_bytes), failure.device)
-
-
-def tightest(budget: Budget | None) -> DeviceBudget | None:
-    """The device with least room; the host where there is no other."""
-    places = (budget.devices or (budget.host,)) if budget is not None else ()
-    known = [d for d in places if d.room_bytes is not None]
-    return min(known, key=lambda d: d.room_bytes or 0, default=None)
 
 
 def _later(plan: Plan) -> tuple[Step, ...]:
@@ -216,53 +118,6 @@ def _later(plan: Plan) -> tuple[Step, ...]:
 
 
 # the right side
-
-
-def change_of(before: LaunchConfig, trial: Trial) -> Change:
-    """The change as typed: the pieces of the command that go, and those that come."""
-    if trial.variable == "other_process":
-        return Change(str(trial.before).partition(":")[0], text.tr("ended"))
-    if trial.variable == "binary":
-        return Change(str(trial.before), str(trial.after))
-    old, new = (Counter(word.text for word in words_of(config)) for config in (before, trial.config))
-    gone, come = list((old - new).elements()), list((new - old).elements())
-    flag = _flag(trial.variable, gone + come)
-    return Change(" ".join(gone) or f"no {flag}", " ".join(come) or f"no {flag}")
-
-
-def _flag(variable: str | None, pieces: list[str]) -> str:
-    if variable in BY_FIELD:
-        return BY_FIELD[variable].flag
-    return pieces[0].split(" ")[0] if pieces else str(variable)
-
-
-#: Variables that are no control of the settings panel.
-_CAPTIONS = {
-    "cache_type": "K and V type",
-    "split_ratio": "Another split ratio",
-    "other_process": "Other processes",
-    "binary": "Build of llama.cpp",
-}
-
-
-def caption(variable: str | None) -> str:
-    """What the settings panel calls a variable."""
-    if variable in _CAPTIONS:
-        return _CAPTIONS[variable]
-    return BY_FIELD[variable].caption if variable in BY_FIELD else str(variable or "")
-
-
-def title_of(trial: Trial) -> str:
-    """What a try is called, with the settings panel's word for its variable."""
-    name, words = caption(trial.variable), trial.title
-    if not trial.variable or trial.variable not in words:
-        return words
-    inner = words.partition(trial.variable)[0] and name[1:2].islower()
-    return words.replace(trial.variable, name[:1].lower() + name[1:] if inner else name, 1)
-
-
-def _lower_first(words: str) -> str:
-    return words[:1].lower() + words[1:]
 
 
 def trial_page(plan: Plan, trial: Trial, progress: Progress | None = None) -> Page:
@@ -285,15 +140,10 @@ def trial_page(plan: Plan, trial: Trial, progress: Progress | None = None) -> Pa
     )
 
 
-def flags_in(words: str) -> tuple[str, ...]:
-    """The flags that a sentence names."""
-    return tuple(dict.fromkeys(_FLAG.findall(words)))
-
-
 def noted_change(parent: Attempt, trial: Trial) -> Change:
     """The change, and the run that it is the only change from."""
     change = change_of(parent.trial.config, trial)
-    note = text.tr("the only change from {}").format(_lower_first(_source(parent)))
+    note = text.tr("the only change from {}").format(lower_first(source_of(parent)))
     return Change(change.before, change.after, note)
 
 
@@ -301,7 +151,7 @@ def _pictures(parent: Attempt | None, trial: Trial) -> tuple[Picture, ...]:
     found = []
     if parent is not None and parent.trial.predicted is not None:
         said, state = (text.tr("worked"), "good") if parent.worked else (text.tr("failed"), "bad")
-        chip = f"{_source(parent)}, {said}"
+        chip = f"{source_of(parent)}, {said}"
         found.append(Picture(text.tr("Before"), chip, state, parent.trial.predicted))
     if trial.predicted is not None:
         fits = trial.predicted.fits
@@ -396,9 +246,9 @@ def _run_line(plan: Plan, attempt: Attempt) -> RunLine:
     predicted = _worth_a_word({d.name: d.need_bytes for d in _places(trial.predicted)})
     printed = _worth_a_word(attempt.printed_bytes)
     outcome = text.tr("works") if attempt.worked else failure_words(attempt.diagnosis, attempt.outcome)
-    if attempt.outcome in _PREDICTED:
+    if attempt.outcome in PREDICTED:
         outcome = outcome_words(attempt)
-    return RunLine(_number(attempt), changed, (sizes(predicted), sizes(printed)), outcome, attempt.worked)
+    return RunLine(number_of(attempt), changed, (sizes(predicted), sizes(printed)), outcome, attempt.worked)
 
 
 def _places(budget: Budget | None) -> tuple[DeviceBudget, ...]:
@@ -409,9 +259,3 @@ def _worth_a_word(of: Mapping[str, int]) -> dict[str, int]:
     """The devices, and the host where it carries more than any of them."""
     most = max((size for name, size in of.items() if name != bar_geometry.HOST), default=0)
     return {name: size for name, size in of.items() if name != bar_geometry.HOST or size > most}
-
-
-def sizes(of: dict[str, int]) -> str:
-    """`CUDA0 21.2, CUDA1 14.6`, in GiB; with units of their own where that would only say nothing."""
-    small = max(of.values(), default=0) < GIB // 10
-    return ", ".join(f"{name} {format_bytes(size) if small else format_gib(size)}" for name, size in of.items()) or "–"

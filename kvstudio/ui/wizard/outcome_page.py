@@ -8,8 +8,9 @@ from kvstudio.advise.steps import base_of
 from kvstudio.case.evolve import measured
 from kvstudio.ui import text
 from kvstudio.ui.widgets_run.checks_page import shown_evidence
-from kvstudio.ui.wizard.from_plan import caption, failure_words, noted_change, sizes, wizard_view
+from kvstudio.ui.wizard.from_plan import noted_change, wizard_view
 from kvstudio.ui.wizard.values import Action, Fact, Page, Picture, WizardView
+from kvstudio.ui.wizard.words import caption, failure_words, sizes
 from kvstudio.units import format_room
 from kvstudio.verify.values import Check, Run
 

@@ -7,8 +7,9 @@ from kvstudio.advise.plan_values import NotOffered
 from kvstudio.devices.values import Device
 from kvstudio.ui import text
 from kvstudio.ui.command_words import homed
-from kvstudio.ui.wizard.from_plan import caption, competing_notice, failure_words, wizard_view
+from kvstudio.ui.wizard.from_plan import wizard_view
 from kvstudio.ui.wizard.values import Action, Fact, Page, WizardView
+from kvstudio.ui.wizard.words import caption, competing_notice, failure_words
 from kvstudio.units import format_gib, format_room
 
 

@@ -4,20 +4,18 @@ from dataclasses import replace
 
 from kvstudio.advise.plan_values import Verdict
 from kvstudio.devices.values import Device, DeviceProcess
-from kvstudio.ui.wizard.from_plan import (
+from kvstudio.ui.wizard.from_plan import entries, facts, wizard_view
+from kvstudio.ui.wizard.values import Action, RunState
+from kvstudio.ui.wizard.words import (
     baseline_words,
     change_of,
     competing_words,
-    entries,
-    facts,
     failure_words,
     flags_in,
     prediction_words,
     sizes,
     title_of,
-    wizard_view,
 )
-from kvstudio.ui.wizard.values import Action, RunState
 from kvstudio.units import GIB, MIB
 from tests.ui import samples, wizard_samples
 
