@@ -13,9 +13,10 @@ from kvstudio.diagnose.read import read_log
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.runlog.values import Phase
 from kvstudio.ui.widgets.basic import Label
+from kvstudio.ui.wizard.beginning import begin_again, first_plan, foreign_device
 from kvstudio.ui.wizard.side_pages import away_words, baseline_view
 from kvstudio.ui.wizard.values import Action, RunState
-from kvstudio.ui.wizard.wizard import FixWizard, begin_again, first_plan, foreign_device
+from kvstudio.ui.wizard.wizard import FixWizard
 from kvstudio.verify.values import Check, PrintedBuffer, Run, RunOutcome
 from kvstudio.work.launch_worker import LaunchWorker
 from tests.advise.world import Reality, binary, device
