@@ -19,7 +19,6 @@ from typing import Any
 from kvstudio.advise.learned import situation
 from kvstudio.advise.plan import MAX_LAUNCHES, Plan, World, can_undo, differs, start
 from kvstudio.advise.plan_values import TrialKind
-from kvstudio.advise.situation import need_of
 from kvstudio.case.walks import Walks
 from kvstudio.devices.values import Device, DeviceProcess
 from kvstudio.launch.config import LaunchConfig
@@ -146,10 +145,10 @@ def broken_rules(drawn: Draw, plan: Plan) -> list[str]:
         parent = plan.attempts[trial.parent]
         if len(differs(plan, parent.trial, trial)) != 1:
             found.append("more than one variable")
-        if trial.kind is TrialKind.CHANGE and parent.diagnosis is not None:
-            culprit = situation(plan, parent.trial.config, parent.diagnosis).culprit
-            before, after = parent.trial.predicted, trial.predicted
-            if before is not None and after is not None and need_of(after, culprit) > need_of(before, culprit):
+        refused = parent.diagnosis is not None and parent.diagnosis.memory_class == "memory"
+        if trial.kind is TrialKind.CHANGE and refused and parent.trial.predicted and trial.predicted:
+            here = situation(plan, parent.trial.config, parent.diagnosis)
+            if here.need_of_culprit(trial.predicted) > here.need_of_culprit(parent.trial.predicted):
                 found.append(f"worse for the culprit: {trial.variable}")
     cause = plan.verdict.root_cause
     if cause is not None:

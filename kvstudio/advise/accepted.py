@@ -14,8 +14,8 @@ _COSTS = {
 }
 
 
-def accepted(s: Situation) -> tuple[Fix, ...]:
-    """The single settings without which nothing is refused any more and it fits, roomiest first.
+def accepted(s: Situation, *, and_fits: bool = True) -> tuple[Fix, ...]:
+    """The single settings without which nothing is refused any more (`and_fits`: and it fits), roomiest first.
 
     Whatever the reason of the refusal is, going back to the default of one setting that is part of it ends it; so
     each is tried by the budget, and none needs a rule of its own.
@@ -25,7 +25,7 @@ def accepted(s: Situation) -> tuple[Fix, ...]:
         if name in _NEEDED:
             continue
         config, budget = s.try_change(**{name: None})
-        if budget.config.errors or budget.fits is False:
+        if budget.config.errors or (and_fits and budget.fits is False):
             continue
         gone, come = typed_difference(s.config, config)
         title = with_typed(come, gone)

@@ -108,9 +108,15 @@ class Situation:
         )
 
     def need_of_culprit(self, budget: Budget) -> int:
-        """What the settings take of the device that refused; what is mapped from a file takes nothing of the RAM."""
-        place = next((d for d in budget.devices if d.name == self.culprit), budget.host)
-        return place.need_bytes - place.mapped_bytes
+        """What the settings take of the device that refused; what is mapped from a file takes nothing of the RAM.
+
+        A device that is left out takes nothing; for one that nobody knows (a log's own numbering) all count together.
+        """
+        if self.culprit is None or self.culprit == budget.host.name:
+            return budget.host.need_bytes - budget.host.mapped_bytes
+        needs = {device.name: device.need_bytes for device in budget.devices}
+        known = any(device.name == self.culprit for device in self.devices)
+        return needs.get(self.culprit, 0) if known else sum(needs.values())
 
     def _total(self, budget: Budget) -> int:
         return sum(place.need_bytes - place.mapped_bytes for place in self._judged(budget))
@@ -121,11 +127,6 @@ class Situation:
     def _room(self, device: DeviceBudget) -> int | None:
         capacity = self.capacity_bytes.get(device.name)
         return capacity - device.need_bytes if capacity is not None else device.room_bytes
-
-
-def need_of(budget: Budget, device: str | None) -> int:
-    """Bytes asked of a device by name; the host for None or a name that is not a device of the budget."""
-    return next((d.need_bytes for d in budget.devices if d.name == device), budget.host.need_bytes)
 
 
 def failing_of(budget: Budget) -> tuple[BufferKind | None, str | None]:

@@ -14,7 +14,7 @@ from kvstudio.advise.record import Record, typed_difference, with_typed
 from kvstudio.advise.situation import KIND_OF_STAGE, Situation, failing_of
 from kvstudio.advise.values import Fix
 from kvstudio.budget.values import BufferKind
-from kvstudio.diagnose.values import Diagnosis
+from kvstudio.diagnose.values import Cause, Diagnosis
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.units import format_bytes
 
@@ -138,16 +138,38 @@ def base_of(record: Record) -> int:
 
 
 def _kept(record: Record, index: int) -> bool:
-    """A change that did not suffice alone is kept when it moved the failure on: less asked, or a later stage."""
+    """A change that did not suffice alone is kept when it moved the failure on: less asked, or a later stage.
+
+    Settings that are taken at last are further on than any memory that was missing before.
+    """
     attempt = record.attempts[index]
     parent = record.attempts[attempt.trial.parent or 0]
+    if parent.diagnosis and attempt.diagnosis and _by_settings(parent.diagnosis) is not _by_settings(attempt.diagnosis):
+        if _by_settings(parent.diagnosis):
+            return attempt.diagnosis.memory_class == "memory"  # the settings are taken now, and memory is what is left
+        # The weights are there: the settings of a context are looked at only after them.
+        return _stage(parent) == "weights" and not _new_errors(parent, attempt)
     before, after = refused(parent), refused(attempt)
     if before is None or after is None:
         return False
-    old, new = (a.diagnosis.stage if a.diagnosis else None for a in (parent, attempt))
+    old, new = _stage(parent), _stage(attempt)
     if old in _STAGES and new in _STAGES and _STAGES.index(new) > _STAGES.index(old):
         return True
     return old == new and after[0] == before[0] and after[1] < before[1]
+
+
+def _by_settings(found: Diagnosis) -> bool:
+    return found.memory_class == "not_memory" and found.cause is Cause.CONFIG
+
+
+def _stage(attempt: Attempt) -> str | None:
+    return attempt.diagnosis.stage if attempt.diagnosis else None
+
+
+def _new_errors(parent: Attempt, attempt: Attempt) -> bool:
+    """Whether a change is refused itself."""
+    before, after = (a.trial.predicted.config.errors if a.trial.predicted else () for a in (parent, attempt))
+    return bool(set(after) - set(before))
 
 
 def _nearer(record: Record, index: int) -> bool:
@@ -213,8 +235,14 @@ def candidates(record: Record, base: Attempt) -> Iterator[Fix]:
             if fix.variable == "cache_type" or len(changed_fields(base.trial.config, fix.config)) == 1:
                 yield fix
     yield from _named_by_diagnosis(here, base.diagnosis)
-    if here.budget.config.errors:
-        yield from accepted(here)
+    if not here.budget.config.errors:
+        return
+    refused_settings = base.diagnosis is not None and base.diagnosis.memory_class == "not_memory"
+    need = here.need_of_culprit(here.budget)
+    yield from (fix for fix in accepted(here) if refused_settings or here.need_of_culprit(fix.budget) <= need)
+    if refused_settings:
+        # They have to go even where what is left is too large: that is the next step.
+        yield from accepted(here, and_fits=False)
 
 
 def _named_by_diagnosis(here: Situation, diagnosis: Diagnosis | None) -> tuple[Fix, ...]:

@@ -228,3 +228,18 @@ def test_a_cancelled_launch_counts_as_one_and_teaches_nothing():
     end = reality.walk(broken)
     assert len(end.launched) <= MAX_LAUNCHES
     assert end.verdict.outcome == "verified"
+
+
+def test_refused_settings_behind_a_refusal_of_memory_are_taken_back_on_the_way():
+    # The weights are refused first; once they fit, llama.cpp refuses K and V of two types, for this model keeps K only.
+    model = zoo.model("deepseek-v2-lite")
+    config = wanted(n_ctx=131072, cache_type_k="q8_0")
+    world = World(model, (device(0, 6),), device(9, 60))
+    assert world.estimate(config).config.errors
+    plan = Reality(world).walk(start(world, config))
+    assert plan.verdict.outcome == "verified"
+    assert not world.estimate(plan.verdict.config).config.errors
+    refusals = [a for a in plan.attempts if a.diagnosis and a.diagnosis.memory_class == "not_memory"]
+    assert refusals
+    for attempt in plan.attempts[1:]:
+        assert len(changed(plan, plan.attempts[attempt.trial.parent].trial.config, attempt.trial.config)) == 1

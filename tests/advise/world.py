@@ -41,6 +41,9 @@ class Reality:
         self.launches += 1
         budget = self.truth.without(freed).estimate(config)
         failure = self._failure(budget, config)
+        if budget.config.errors and (failure is None or failure.kind is not BufferKind.MODEL):
+            # As llama.cpp does: the weights are loaded before the settings of a context are looked at.
+            return False, _refused(budget), {d.name: d.model_bytes for d in (*budget.devices, budget.host)}
         if failure is None:
             return True, None, {d.name: d.need_bytes for d in (*budget.devices, budget.host)}
         return False, _diagnosis(budget, failure), _printed(budget, failure)
@@ -75,6 +78,14 @@ class Reality:
 def _in_order(budget: Budget) -> list[Buffer]:
     mapped = [buffer for buffer in budget.buffers if not buffer.name.endswith("_Mapped")]
     return [buffer for kind in ORDER for buffer in mapped if buffer.kind is kind]
+
+
+def _refused(budget: Budget) -> Diagnosis:
+    """Settings that are refused whatever the memory."""
+    return Diagnosis(
+        Outcome.FAILED, "not_memory", None, None, None, None, None, None, Cause.CONFIG, None, (),
+        "The settings are the problem", " ".join(budget.config.errors),
+    )  # fmt: skip
 
 
 def _printed(budget: Budget, failure: FirstFailure) -> dict[str, int]:
