@@ -37,3 +37,12 @@ def test_what_would_start_but_not_fit_is_not_offered():
 
 def test_settings_that_are_taken_get_no_such_advice():
     assert suggest(zoo.model("llama31-8b"), PLAIN, (device(0, 24),)) == ()
+
+
+def test_a_model_that_keeps_k_only_is_offered_the_same_type_for_v():
+    config = PLAIN.evolve(cache_type_k="q8_0")
+    fixes = suggest(zoo.model("deepseek-v2-lite"), config, (device(0, 24),))
+    assert {(fix.title, fix.after) for fix in fixes} == {("Without -ctk q8_0", None), ("With -ctv q8_0", "q8_0")}
+    # V is not kept at all, so a quantized K is what makes room.
+    assert fixes[0].title == "With -ctv q8_0"
+    assert all(not fix.budget.config.errors for fix in fixes)
