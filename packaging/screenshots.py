@@ -248,6 +248,11 @@ def wizard_result() -> QWidget:
     return _live(lambda dialog: Action.REPORT in dialog.offered())
 
 
+def _choose(window: MainWindow, binary: Binary) -> None:
+    window.binaries.chosen.emit(Chosen(binary, None))
+    window.toolbar.show_binaries(((binary.path, f"{binary.program} b{binary.build}"),), window.store.case.binary, "")
+
+
 def _window(n_ctx: int, tensor_split: tuple[float, ...] | None, found: Binary | None = None) -> MainWindow:
     """The whole window with the story's model on its two cards; every number is worked out."""
     settings = QSettings(str(Path(tempfile.mkdtemp()) / "settings.ini"), QSettings.Format.IniFormat)
@@ -256,10 +261,7 @@ def _window(n_ctx: int, tensor_split: tuple[float, ...] | None, found: Binary | 
     window.resize(*_SIZE)
     # The devices of this machine must not come in between.
     window.poll.hold("story")
-    window.binaries.chosen.emit(Chosen(found or story.binary(), None))
-    window.toolbar.show_binaries(
-        ((window.store.case.binary.path, "llama-server b11434"),), window.store.case.binary, ""
-    )
+    _choose(window, found or story.binary())
     window.store.set_machine(story.machine())
     config = story.config(n_ctx, tensor_split)
     window.store.show_model(story.model(), config.model_path)
@@ -399,7 +401,7 @@ def _log(name: str) -> Callable[[], QWidget]:
         window = MainWindow(Preferences(settings), devices_file="story")
         window.resize(*_SIZE)
         window.poll.hold("story")
-        window.binaries.chosen.emit(Chosen(story.binary(), None))
+        _choose(window, story.binary())
         window.store.set_machine(story.machine())
         window.show()
         window.open_paths((str(_LOGS / f"{name}.log"),))
@@ -419,10 +421,7 @@ def empty() -> QWidget:
     window.resize(*_SIZE)
     # The devices of this machine must not come in between.
     window.poll.hold("story")
-    window.binaries.chosen.emit(Chosen(story.binary(), None))
-    window.toolbar.show_binaries(
-        ((window.store.case.binary.path, "llama-server b11434"),), window.store.case.binary, ""
-    )
+    _choose(window, story.binary())
     window.store.set_machine(story.machine())
     window.empty.show_found(
         tuple(Entry(f"/{name}", name, detail, source, "chip") for name, detail, source in _FOUND), 4
