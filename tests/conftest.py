@@ -71,6 +71,9 @@ def _end_of_events() -> None:
     app = core.QCoreApplication.instance() if core is not None else None
     if app is None:
         return
-    assert core.QThreadPool.globalInstance().waitForDone(5000), "a job is still running"
+    task = sys.modules.get("kvstudio.work.task")
+    quick = task._quick if task is not None else None
+    for pool in (core.QThreadPool.globalInstance(), quick):
+        assert pool is None or pool.waitForDone(5000), "a job is still running"
     core.QCoreApplication.sendPostedEvents(None, core.QEvent.Type.DeferredDelete)
     app.processEvents()

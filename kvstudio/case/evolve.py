@@ -43,11 +43,24 @@ def evolve(case: Case, **changes: Any) -> Case:
 def evolve_budget(case: Case, **changes: Any) -> Case:
     """As `evolve`, but fixes and fit wait: fixes are dropped when it fits and kept as they were when it does not."""
     new = case.replace(**changes)
-    if _BUDGET_INPUTS & changes.keys():
-        new = new.replace(budget=budget_of(new), fitted=None)
-    if new.budget is None or (_would_start(new.budget) and new.diagnosis is None):
-        new = new.replace(fixes=())
-    return new
+    return with_budget(new) if is_budget_input(changes) else settled(new)
+
+
+def is_budget_input(changes: Mapping[str, Any]) -> bool:
+    """Whether the budget is another one after these changes."""
+    return bool(_BUDGET_INPUTS & changes.keys())
+
+
+def with_budget(case: Case) -> Case:
+    """The case with its budget worked out; what `-fit` makes of it is not known yet."""
+    return settled(case.replace(budget=budget_of(case), fitted=None))
+
+
+def settled(case: Case) -> Case:
+    """The case without fixes where nothing is wrong."""
+    if case.budget is None or (_would_start(case.budget) and case.diagnosis is None):
+        return case.replace(fixes=()) if case.fixes else case
+    return case
 
 
 def budget_of(case: Case) -> Budget | None:

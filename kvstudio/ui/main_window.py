@@ -66,6 +66,7 @@ class MainWindow(QMainWindow):
             min(theme.px(_LEAST_SIZE[0]), screen.width()), min(theme.px(_LEAST_SIZE[1]), screen.height())
         )
         self._work: WorkPage | None = None
+        self._is_working = False
         self._half_made: WorkPage | None = None
         self._begun = self._is_making = False
         self._untold: KvStudioError | None = None
@@ -148,6 +149,7 @@ class MainWindow(QMainWindow):
         store, bar, empty = self.store, self.toolbar, self.empty
         store.changed.connect(self._on_changed)
         store.failed.connect(self.banner.show_error)
+        store.working_changed.connect(self._on_working)
         store.noted.connect(self.banner.show_note)
         store.opened.connect(self._on_opened)
         store.asked.connect(self.windows.ask)
@@ -285,7 +287,7 @@ class MainWindow(QMainWindow):
     def launch(self) -> None:
         """Start a test launch with the settings on screen."""
         case = self.store.case
-        why_not = why_no_launch(case.binary is not None, case.not_here)
+        why_not = why_no_launch(case.binary is not None, case.not_here, self.store.is_working)
         if why_not:
             self.banner.show_note(why_not)
             return
@@ -399,6 +401,10 @@ class MainWindow(QMainWindow):
             self.binaries.set_env(new.config.env, new.config.rpc or ())
         self._show(old, new)
 
+    def _on_working(self, working: bool) -> None:
+        self._is_working = working
+        self._show_state()
+
     def _show(self, old: Case | None, new: Case) -> None:
         empty = new.model is None and not new.log and not new.config.model_path
         if not empty and self._work is None and self._begun:
@@ -426,7 +432,7 @@ class MainWindow(QMainWindow):
         case = self.store.case
         # With a log or a result below, the next step is there.
         is_open = self._work is not None and self._work.run_panel.is_open
-        why_not = why_no_launch(case.binary is not None, case.not_here)
+        why_not = why_no_launch(case.binary is not None, case.not_here, self._is_working)
         if self._work is not None:
             self._work.show_ready(case.model is not None and not why_not and not self.is_running, why_not)
         self.toolbar.show_state(

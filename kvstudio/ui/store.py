@@ -1,6 +1,6 @@
 """The one case on screen: wishes in, `changed(old, new)` out, the values before kept for undo."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ _OF_ONE_MODEL = (
 #: What a log from elsewhere names and is not needed once its model is a file here.
 _ELSEWHERE = ("hf_repo", "hf_file")
 _FIX_DELAY_MS = 60
+#: What takes less is not said: the page would flicker with every change.
+_SAY_WORKING_MS = 250
 _FIELDS = tuple(LaunchConfig.__dataclass_fields__.keys() - {"program", "model_path", "env", "layout", "build"})
 
 
@@ -43,7 +45,8 @@ class Store(QObject):
     """Holds the case; only actions here replace it.
 
     `failed` carries a KvStudioError for the banner, `noted` a sentence, `opened` (path, kind, title, detail) for the
-    recent list, `asked` something that needs the user's answer (a projector without a model, a folder).
+    recent list, `asked` something that needs the user's answer (a projector without a model, a folder),
+    `working_changed` whether the budget takes so long that it has to be said.
     """
 
     changed = Signal(object, object)
@@ -52,11 +55,20 @@ class Store(QObject):
     opened = Signal(object)
     asked = Signal(object)
     busy_changed = Signal(str)
+    working_changed = Signal(bool)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._case = Case()
         self._steps = Steps()
+        self._working = False
+        self._working_said = False
+        self._working_timer = QTimer(self)
+        self._working_timer.setSingleShot(True)
+        self._working_timer.setInterval(_SAY_WORKING_MS)
+        self._working_timer.timeout.connect(lambda: self._say_working(True))
+        self._budgets = task.Soon(evolving.with_budget, self._on_budget, self._on_no_budget)
+        self.destroyed.connect(self._budgets.drop)
         self._fixes_for: LaunchConfig | None = None
         self._fixes = task.Latest(background.fixes_of, self._on_fixes, self.failed.emit)
         self.destroyed.connect(self._fixes.drop)
@@ -74,6 +86,11 @@ class Store(QObject):
     @property
     def case(self) -> Case:
         return self._case
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the budget on the page is that of earlier settings: the new one takes longer."""
+        return self._working
 
     @property
     def is_dragging(self) -> bool:
@@ -201,10 +218,9 @@ class Store(QObject):
             # The case was made elsewhere: its devices stay as what-if ones beside this machine's.
             loaded = loaded.replace(what_if=choosing.without_doubles(loaded.machine.devices + loaded.what_if))
         kept = {"machine": machine, "binary": self._case.binary, "remembered": self._case.remembered}
-        new = evolving.evolve_budget(loaded.replace(**kept), extras=not_yet_read(loaded.config))
-        self._show(new)
+        self._work_out(loaded.replace(**kept, extras=not_yet_read(loaded.config)))
         self._read_extras()
-        title = new.model.name if new.model else Path(what.path).name
+        title = loaded.model.name if loaded.model else Path(what.path).name
         self.opened.emit((what.path, "case", Path(what.path).name, f"case, {title}"))
 
     def _show_command(self, what: opening.OpenedCommand) -> None:
@@ -241,6 +257,8 @@ class Store(QObject):
         """Back to the empty page; machine and binary stay."""
         case = self._case
         self._steps.remember(self._case)
+        self._budgets.drop()
+        self._set_working(False)
         kept = Case(machine=case.machine, binary=case.binary, chosen=case.chosen)
         self._show(kept.replace(remembered=case.remembered))
 
@@ -368,23 +386,68 @@ class Store(QObject):
         back = kept.replace(machine=now.machine, binary=now.binary, remembered=now.remembered)
         if back.model is now.model:
             back = back.replace(runs=now.runs, log=now.log, log_source=now.log_source, diagnosis=now.diagnosis)
-        self._show(evolving.evolve_budget(back, config=back.config))
+        self._work_out(back)
 
     def _replace(self, undo: bool, tag: str | None = None, **changes: Any) -> None:
         config = changes.get("config", self._case.config)
         others_differ = other_files(config) != other_files(self._case.config)
         if others_differ:
             changes["extras"] = not_yet_read(config)
-        try:
-            new = evolving.evolve_budget(self._case, **changes)
-        except KvStudioError as error:
-            self.failed.emit(error)
-            return
-        if undo:
-            self._steps.remember(self._case, tag)
-        self._show(new)
+        before, new = self._case, self._case.replace(**changes)
+        if evolving.is_budget_input(changes):
+            if not self._work_out(new, lambda: self._steps.remember(before, tag) if undo else None):
+                return
+        else:
+            if undo:
+                self._steps.remember(before, tag)
+            self._show(evolving.settled(new))
         if others_differ:
             self._read_extras()
+
+    # The budget of most settings is there in a moment, that of some takes seconds ---------------------------------
+
+    def _work_out(self, new: Case, remember: Callable[[], None] = lambda: None) -> bool:
+        """Show a case, with its budget as soon as that is known; False where there can be none, and nothing changed.
+
+        Until then the one of the settings before stays on the page, and `is_working` says so.
+        """
+        early = self._budgets.ask(new)
+        if early is not None and early.error is not None:
+            self.failed.emit(early.error)
+            if self._working:
+                self._work_out(self._case)  # what was under way is wanted again
+            return False
+        remember()
+        if early is not None:
+            self._set_working(False)
+            self._show(early.result)
+            return True
+        self._set_working(True)
+        stays = new.model is self._case.model
+        self._show(new.replace(budget=self._case.budget if stays else None, fitted=None, fixes=()))
+        return True
+
+    def _on_budget(self, found: Case) -> None:
+        self._set_working(False)
+        self._show(evolving.settled(self._case.replace(budget=found.budget, fitted=None)))
+
+    def _on_no_budget(self, error: KvStudioError) -> None:
+        self._set_working(False)
+        self._show(self._case.replace(budget=None, fitted=None, fixes=()))
+        self.failed.emit(error)
+
+    def _set_working(self, working: bool) -> None:
+        self._working = working
+        if not working:
+            self._working_timer.stop()
+            self._say_working(False)
+        elif not self._working_said and not self._working_timer.isActive():
+            self._working_timer.start()
+
+    def _say_working(self, working: bool) -> None:
+        if working is not self._working_said:
+            self._working_said = working
+            self.working_changed.emit(working)
 
     def _show(self, new: Case) -> None:
         old, self._case = self._case, new
@@ -408,7 +471,7 @@ class Store(QObject):
     # Fixes come a moment later ------------------------------------------------------------------------------------
 
     def _start_fixes(self) -> None:
-        if self._case.budget is not None:
+        if self._case.budget is not None and not self._working:
             self._fixes.ask(self._case)
 
     def _on_fixes(self, found: tuple[Case, Any, Any]) -> None:

@@ -87,8 +87,10 @@ def layers(n_layers: int, has_output: bool) -> str:
     return tr("{} layers").format(n_layers) if n_layers else tr("no layers")
 
 
-def why_no_launch(has_binary: bool, not_here: tuple[str, ...]) -> str:
+def why_no_launch(has_binary: bool, not_here: tuple[str, ...], working: bool = False) -> str:
     """Why nothing can be launched, and what to do; empty where it can."""
+    if working:
+        return tr("What these settings need is being worked out")
     if not has_binary:
         return tr("No llama-server was found: choose one first")
     if not not_here:

@@ -143,6 +143,7 @@ class WorkPage(QWidget):
         self.settings.drag_ended.connect(store.end_live)
         self.settings.env_edited.connect(lambda env: store.edit({"env": env}))
         self.settings.reset_requested.connect(store.reset_settings)
+        store.working_changed.connect(self.chart.show_working)
         self.chart.fix_applied.connect(store.apply_fix)
         self.chart.context_picked.connect(lambda n_ctx: store.edit({"n_ctx": n_ctx}))
         self.chart.choice_picked.connect(store.edit)
@@ -189,7 +190,9 @@ class WorkPage(QWidget):
             self._show_log(new)
 
     def _show_chart(self, old: Case | None, new: Case) -> None:
-        if new.model is None:
+        if new.model is not None and new.budget is None:
+            self.chart.show_coming()
+        elif new.model is None:
             # Another machine's path, perhaps of another system.
             self.chart.show_missing(bool(new.log), new.config.model_path.replace("\\", "/").rpartition("/")[2])
         if old is None or old.budget is not new.budget or old.fitted is not new.fitted:
@@ -232,7 +235,8 @@ class WorkPage(QWidget):
     def _show_context(self) -> None:
         """Memory against context takes many budgets: worked out only while it is looked at, away from this thread."""
         case = self._store.case
-        if self.chart.view() == CONTEXT and case.model is not None and case.budget is not None:
+        known = case.model is not None and case.budget is not None and not self._store.is_working
+        if self.chart.view() == CONTEXT and known:
             self._context.ask(case)
 
     def show_ready(self, can_launch: bool, why_not: str) -> None:

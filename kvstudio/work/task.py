@@ -1,8 +1,12 @@
 """Work off the GUI thread: a function and its values go to a pool, the result comes back on the GUI thread."""
 
+import gc
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,14 +62,18 @@ class _Desk(QObject):
         if not isinstance(error, KvStudioError):
             # A defect, not an expected failure: the excepthook shows it with a copy button.
             sys.excepthook(type(error), error, error.__traceback__)
-            error = KvStudioError(f"Something unexpected happened: {type(error).__name__}: {error}", _where(error))
         if ticket.failed is not None:
-            ticket.failed(error)
+            ticket.failed(_told(error))
 
 
 class _Job(QRunnable):
-    def __init__(self, desk: _Desk, ticket: _Ticket, fn: Callable[..., Any], values: tuple[Any, ...]) -> None:
+    """`quick`: somebody waits for it, so it does not stand in line behind what takes long."""
+
+    def __init__(
+        self, desk: _Desk, ticket: _Ticket, fn: Callable[..., Any], values: tuple[Any, ...], quick: bool = False
+    ) -> None:
         super().__init__()
+        self.quick = quick
         self._desk = desk
         self._ticket = ticket
         self._fn = fn
@@ -75,7 +83,8 @@ class _Job(QRunnable):
         if self._desk.stale(self._ticket):
             result, error = None, None
         else:
-            result, error = _call(self._fn, self._values)
+            with uncollected():
+                result, error = _call(self._fn, self._values)
         try:
             self._desk.arrived.emit(self._ticket, result, error)
         except RuntimeError:
@@ -149,20 +158,130 @@ class Latest:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Early:
+    """What a job came to while it was waited for."""
+
+    result: Any = None
+    error: KvStudioError | None = None
+
+
+class Soon:
+    """One function whose result is mostly there at once: it is waited for a moment, and delivered later otherwise.
+
+    So what is quick needs no state in between, and what is slow keeps nobody waiting. Only the newest question counts.
+    """
+
+    def __init__(self, fn: Callable[..., Any], done: Done, failed: Failed, grace_s: float = 0.02) -> None:
+        self._fn, self._done, self._failed, self._grace_s = fn, done, failed, grace_s
+        self._newest = 0
+        #: The question that is waited for: its result is returned, not delivered.
+        self._waited = 0
+
+    def ask(self, *values: Any) -> Early | None:
+        """Work out `fn(*values)`: what it came to, or None where that is delivered later."""
+        self._newest += 1
+        number = self._waited = self._newest
+        ended, found = threading.Event(), []
+
+        def job() -> Any:
+            try:
+                # One that was overtaken while it stood in line is not begun.
+                result = self._fn(*values) if number == self._newest else None
+                found.append(Early(result))
+                return result
+            except Exception as error:
+                found.append(Early(error=_told(error)))
+                raise
+            finally:
+                ended.set()
+
+        desk = _the_desk()
+        ticket = desk.issue(None, lambda result: self._arrive(number, result), lambda error: self._fail(number, error))
+        start(_Job(desk, ticket, job, (), quick=True))
+        in_time = ended.wait(self._grace_s)
+        early: Early | None = found[0] if in_time else None
+        if early is None:
+            self._waited = 0
+        return early
+
+    def drop(self) -> None:
+        """Nobody wants what is under way any more."""
+        self._newest += 1
+
+    def _arrive(self, number: int, result: Any) -> None:
+        if self._is_wanted(number):
+            self._done(result)
+
+    def _fail(self, number: int, error: KvStudioError) -> None:
+        if self._is_wanted(number):
+            self._failed(error)
+
+    def _is_wanted(self, number: int) -> bool:
+        return number == self._newest and number != self._waited
+
+
+#: A job that computed for so long has made so many objects that looking through them would be felt.
+_MANY_OBJECTS_S = 0.3
+_collector = threading.Lock()
+_held_back = 0
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Hold Python's cycle collector back while a job computes.
+
+    A graph of a large model is a million objects, and the collector, once it looks through them, stops every thread for
+    up to a second. They are no cycles: what a long job leaves in its caches is never looked through, and still freed.
+    """
+    global _held_back
+    with _collector:
+        _held_back += 1
+        gc.disable()
+    began = time.thread_time()
+    try:
+        yield
+    finally:
+        long = time.thread_time() - began > _MANY_OBJECTS_S
+        with _collector:
+            _held_back -= 1
+            if long:
+                gc.freeze()
+            if not _held_back:
+                gc.enable()
+
+
 def pending() -> int:
     """Jobs whose results have not arrived yet."""
     return _desk.pending if _desk is not None else 0
 
 
 def start(job: QRunnable) -> None:
-    """Hand a job to the pool; tests replace this to run jobs at once."""
-    QThreadPool.globalInstance().start(job)
+    """Hand a job to its pool; tests replace this to run jobs at once."""
+    (_quick_pool() if getattr(job, "quick", False) else QThreadPool.globalInstance()).start(job)
 
 
 def drain(timeout_ms: int) -> bool:
     """Wait for running jobs at the end of the program; False when some are still running."""
-    QThreadPool.globalInstance().clear()
-    return QThreadPool.globalInstance().waitForDone(timeout_ms)
+    done = True
+    for pool in (QThreadPool.globalInstance(), _quick):
+        if pool is not None:
+            pool.clear()
+            done = pool.waitForDone(timeout_ms) and done
+    return done
+
+
+#: One may be slow and overtaken while the newest runs.
+_QUICK_THREADS = 2
+_quick: QThreadPool | None = None
+
+
+def _quick_pool() -> QThreadPool:
+    global _quick
+    if _quick is None:
+        _quick = QThreadPool()
+        _quick.setMaxThreadCount(_QUICK_THREADS)
+    return _quick
 
 
 def _the_desk() -> _Desk:
@@ -181,6 +300,13 @@ def _call(fn: Callable[..., Any], values: tuple[Any, ...]) -> tuple[Any, BaseExc
         return fn(*values), None
     except Exception as error:
         return None, error
+
+
+def _told(error: BaseException) -> KvStudioError:
+    """An error as it is told; one that nobody expected says where it came from."""
+    if isinstance(error, KvStudioError):
+        return error
+    return KvStudioError(f"Something unexpected happened: {type(error).__name__}: {error}", _where(error))
 
 
 def _where(error: BaseException) -> str:

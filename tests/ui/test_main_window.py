@@ -388,3 +388,18 @@ def test_fix_asks_for_the_model_of_a_log(window, tmp_path):
     assert window.store.case.model is not None
     assert window.store.case.log
     assert card.fix_button.isVisible()
+
+
+def test_while_a_budget_is_worked_out_its_page_says_so_and_nothing_is_launched(opened):
+    chart, toolbar = opened.work.chart, opened.toolbar
+    assert chart.verdict.isVisible()
+    assert toolbar.launch_button.isEnabled()
+    opened.store.working_changed.emit(True)
+    assert chart._chip.text() == "Working it out…"
+    assert not chart.verdict.isVisible()
+    assert not toolbar.launch_button.isEnabled()
+    assert not toolbar.check_button.isEnabled()
+    opened.store.working_changed.emit(False)
+    assert chart._chip.text() == "Estimated"
+    assert chart.verdict.isVisible()
+    assert toolbar.launch_button.isEnabled()

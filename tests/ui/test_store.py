@@ -1,17 +1,21 @@
 """The store: every action gives a new case and keeps the old one."""
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kvstudio.advise.values import Fix
+from kvstudio.case import evolve as evolving
 from kvstudio.case import store as case_file
 from kvstudio.case.values import Case
 from kvstudio.devices.values import Device, DeviceSource, Machine
+from kvstudio.errors import ConfigError
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.ui.store import Store
 from kvstudio.units import GIB, MIB
+from kvstudio.work import task
 
 TINY = str(Path(__file__).parent.parent / "data" / "headers" / "tiny.gguf")
 CARDS = (
@@ -296,3 +300,89 @@ def test_a_model_chosen_for_the_log_keeps_it_whatever_it_is_called(store, tmp_pa
     assert store.case.diagnosis is not None
     assert store.case.log
     assert store.errors == []
+
+
+@pytest.fixture
+def slow(qtbot, monkeypatch):
+    """A store whose budgets of more than one slot wait until `gate` is set."""
+    gate, with_budget = threading.Event(), evolving.with_budget
+
+    def gated(case: Case) -> Case:
+        if case.config.n_parallel == 13:
+            raise ConfigError("no such number of slots")
+        if case.config.n_parallel not in (None, 1):
+            assert gate.wait(5)
+        return with_budget(case)
+
+    monkeypatch.setattr(evolving, "with_budget", gated)
+    made = Store()
+    made.gate, made.errors, made.said = gate, [], []
+    made.failed.connect(made.errors.append)
+    made.working_changed.connect(made.said.append)
+    made.set_machine(MACHINE)
+    made.open_path(TINY)
+    qtbot.waitUntil(lambda: made.case.budget is not None)
+    yield made
+    gate.set()
+    qtbot.waitUntil(lambda: task.pending() == 0)
+
+
+def test_settings_whose_budget_takes_long_are_shown_at_once(slow, qtbot):
+    before = slow.case
+    slow.edit({"n_parallel": 2})
+    assert slow.case.config.n_parallel == 2
+    assert slow.case.budget is before.budget
+    assert (slow.case.fixes, slow.case.fitted) == ((), None)
+    assert slow.is_working
+    qtbot.waitUntil(lambda: slow.said == [True])
+    slow.set_note("kept")
+    slow.gate.set()
+    qtbot.waitUntil(lambda: not slow.is_working)
+    assert slow.said == [True, False]
+    assert slow.case.budget.config.n_parallel == 2
+    assert slow.case.note == "kept"
+    slow.undo()
+    assert slow.case.config.n_parallel is None
+    assert slow.case.budget.config == before.budget.config
+
+
+def test_a_quick_change_after_a_slow_one_counts(slow, qtbot):
+    slow.edit({"n_parallel": 2})
+    assert slow.is_working
+    slow.edit({"n_parallel": 1})
+    assert not slow.is_working
+    assert slow.case.budget.config.n_parallel == 1
+    slow.gate.set()
+    qtbot.waitUntil(lambda: task.pending() == 0)
+    assert slow.case.budget.config.n_parallel == 1
+    assert slow.said == []
+
+
+def test_another_model_does_not_keep_the_bars_of_the_one_before(slow, qtbot):
+    slow.edit({"n_parallel": 2})
+    model = replace(slow.case.model, name="another")
+    slow.show_model(model, "/m/another.gguf")
+    assert slow.case.model is model
+    assert slow.case.budget is None
+    slow.gate.set()
+    qtbot.waitUntil(lambda: not slow.is_working)
+    assert slow.case.budget is not None
+
+
+def test_closing_the_case_waits_for_nothing(slow, qtbot):
+    slow.edit({"n_parallel": 2})
+    slow.close_case()
+    assert not slow.is_working
+    slow.gate.set()
+    qtbot.waitUntil(lambda: task.pending() == 0)
+    assert (slow.case.model, slow.case.budget) == (None, None)
+
+
+def test_a_change_that_is_refused_leaves_what_was_under_way(slow, qtbot):
+    slow.edit({"n_parallel": 2})
+    slow.edit({"n_parallel": 13})
+    assert [error.message for error in slow.errors] == ["no such number of slots"]
+    assert slow.case.config.n_parallel == 2
+    slow.gate.set()
+    qtbot.waitUntil(lambda: not slow.is_working)
+    assert slow.case.budget.config.n_parallel == 2

@@ -1,5 +1,6 @@
 """Jobs off the GUI thread: results come back on it, stale ones are dropped, errors are told once."""
 
+import gc
 import threading
 
 import pytest
@@ -135,3 +136,93 @@ def test_latest_that_nobody_wants_is_dropped(qtbot):
     latest.drop()
     qtbot.waitUntil(lambda: task.pending() == 0)
     assert seen == []
+
+
+def _soon(fn, seen, grace_s=0.05):
+    return task.Soon(fn, lambda result: seen.append(("done", result)), lambda e: seen.append(("failed", e)), grace_s)
+
+
+def test_what_is_quick_is_returned_and_not_delivered_again(qtbot):
+    seen = []
+    soon = _soon(lambda x: x + 1, seen, grace_s=5)
+    assert soon.ask(1) == task.Early(2)
+    qtbot.waitUntil(lambda: task.pending() == 0)
+    assert seen == []
+
+
+def test_what_is_slow_is_delivered_later_and_only_the_newest(qtbot):
+    gate, seen = threading.Event(), []
+    soon = _soon(lambda x: gate.wait(5) and x, seen)
+    assert [soon.ask(1), soon.ask(2), soon.ask(3)] == [None, None, None]
+    gate.set()
+    qtbot.waitUntil(lambda: task.pending() == 0)
+    assert seen == [("done", 3)]
+
+
+def test_an_overtaken_question_that_stood_in_line_is_not_begun(qtbot):
+    gate, begun, seen = threading.Event(), [], []
+    soon = _soon(lambda x: begun.append(x) or (gate.wait(5) and x), seen, grace_s=0.01)
+    for x in range(6):
+        soon.ask(x)
+    gate.set()
+    qtbot.waitUntil(lambda: task.pending() == 0)
+    assert seen == [("done", 5)]
+    assert len(begun) < 6
+
+
+def test_a_quick_question_overtakes_a_slow_one(qtbot):
+    gate, seen = threading.Event(), []
+    soon = _soon(lambda x: x or gate.wait(5), seen, grace_s=1)
+    assert soon.ask(0) is None
+    assert soon.ask(7) == task.Early(7)
+    gate.set()
+    qtbot.waitUntil(lambda: task.pending() == 0)
+    assert seen == []
+
+
+def test_errors_come_the_same_two_ways(qtbot, monkeypatch):
+    hooked = []
+    monkeypatch.setattr("sys.excepthook", lambda *args: hooked.append(args))
+    gate, seen = threading.Event(), []
+
+    def fail(error, slow):
+        if slow:
+            gate.wait(5)
+        raise error
+
+    soon = _soon(fail, seen, grace_s=0.2)
+    wrong = HeaderError("x.gguf: not a GGUF", "Choose another file.")
+    assert soon.ask(wrong, False).error is wrong
+    assert soon.ask(ZeroDivisionError("1/0"), False).error.message.startswith("Something unexpected happened")
+    assert soon.ask(wrong, True) is None
+    gate.set()
+    qtbot.waitUntil(lambda: task.pending() == 0)
+    assert seen == [("failed", wrong)]
+    assert [kind for kind, *_ in hooked] == [ZeroDivisionError]
+
+
+def test_a_dropped_question_is_not_answered(qtbot):
+    gate, seen = threading.Event(), []
+    soon = _soon(lambda: gate.wait(5), seen)
+    assert soon.ask() is None
+    soon.drop()
+    gate.set()
+    qtbot.waitUntil(lambda: task.pending() == 0)
+    assert seen == []
+
+
+def test_run_at_once_it_is_always_in_time(inline_tasks):
+    seen = []
+    assert _soon(lambda x: x, seen).ask("x") == task.Early("x")
+    assert seen == []
+
+
+def test_the_collector_is_held_back_while_a_job_runs_and_goes_on_after_it(qtbot):
+    states = []
+    task.run(gc.isenabled, done=states.append)
+    qtbot.waitUntil(lambda: bool(states))
+    assert states == [False]
+    assert gc.isenabled()
+    with task.uncollected(), task.uncollected():
+        assert not gc.isenabled()
+    assert gc.isenabled()

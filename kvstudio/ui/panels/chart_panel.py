@@ -118,6 +118,7 @@ class ChartPanel(Surface):
         self._measured_in: str | None = None
         self._holders: Mapping[str, str] | None = None
         self._verdict: Verdict | None = None
+        self._working = False
         self._open_run = False
         self._small = False
         self._build()
@@ -249,14 +250,26 @@ class ChartPanel(Surface):
         self.bars.show_budget(budget, holders=self._holders, glide=glide)
         self._fill_table()
         self._show_kinds()
+        self._show_source()
         if budget is not None:
-            self._chip.show_chip(*source_words(budget, self._measured_in))
             self.fit.show_fit(budget, self._fitted)
         self._scroll.fit()
         self._arrange()
 
+    def _show_source(self) -> None:
+        if self._working:
+            self._chip.show_chip(text.tr("Working it out…"), "neutral")
+        elif self._budget is not None:
+            self._chip.show_chip(*source_words(self._budget, self._measured_in))
+
+    def show_coming(self) -> None:
+        """Say that a model's sizes are being worked out for the first time."""
+        self._nothing_says.setText(text.tr("Working out what it needs on each device…"))
+        show(self.open_button, False)
+
     def show_missing(self, has_log: bool, named: str = "") -> None:
         """What to open while no model is; `named`: the file that the log on screen, or the command, is about."""
+        show(self.open_button, True)
         if named and has_log:
             says = text.tr("This log is of {}. Open that file to see what it needs on each device, and to fix it.")
         elif named:
@@ -266,6 +279,13 @@ class ChartPanel(Surface):
         else:
             says = text.tr("Open a model to see what it needs on each device.")
         self._nothing_says.setText(says.format(named))
+
+    def show_working(self, on: bool) -> None:
+        """Say that what is shown is that of earlier settings, for as long as the new sizes take."""
+        self._working = on
+        self.bars.set_stale(on)
+        self._show_source()
+        self._arrange()
 
     def show_verdict(self, said: Verdict | None) -> None:
         """Show whether it fits, or nothing."""
@@ -341,8 +361,8 @@ class ChartPanel(Surface):
     def _arrange(self) -> None:
         view, some = self.view(), self._budget is not None
         about = some and view != CONTEXT
-        has_verdict = about and self._verdict is not None
-        has_fixes = about and not self._open_run and bool(self.fixes.fixes())
+        has_verdict = about and self._verdict is not None and not self._working
+        has_fixes = about and not self._open_run and not self._working and bool(self.fixes.fixes())
         self.switch.setEnabled(some)
         for part, shown in (
             (self._nothing, not some),

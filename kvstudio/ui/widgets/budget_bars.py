@@ -32,6 +32,7 @@ from kvstudio.units import format_gib, format_room
 
 _GLIDE_MS = 120
 _MINIMUM_WIDTH = 440
+_STALE_OPACITY = 0.4
 #: Name and layers, need and room: the height of a line and the way from one to the next.
 _LINE, _LINES_APART = 19, 15
 
@@ -93,6 +94,7 @@ class BudgetBars(QWidget):
         self._host = True
         self._at_least = 0.0
         self._picked: tuple[int, int] | None = None
+        self._stale = False
         self._by_keyboard = False
         self._glide = QVariantAnimation(self)
         self._glide.setDuration(_GLIDE_MS)
@@ -289,6 +291,7 @@ class BudgetBars(QWidget):
         current = Theme.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.TextAntialiasing)
+        painter.setOpacity(_STALE_OPACITY if self._stale else 1.0)
         for axis in self._layout.axes:
             self._paint_axis(painter, axis, current)
         for i, row in enumerate(self._layout.rows):
@@ -303,6 +306,12 @@ class BudgetBars(QWidget):
             left, right = geometry.LEFT - 6.0, max((tick.x for a in self._layout.axes for tick in a.ticks), default=0.0)
             right = max([right, *(s.x + s.width for row in self._layout.rows for s in row.segments)]) + 8
             patterns.outline(painter, QRectF(left, 0, right - left, self.height()), current.accent_text, 2)
+
+    def set_stale(self, stale: bool) -> None:
+        """Paler while these are the sizes of earlier settings."""
+        if stale is not self._stale:
+            self._stale = stale
+            self.update()
 
     def _is_gliding(self) -> bool:
         return self._glide.state() == QVariantAnimation.State.Running
