@@ -5,6 +5,8 @@ from pathlib import PurePath
 
 from kvstudio.budget import builds
 from kvstudio.budget.cache_types import cache_type
+from kvstudio.budget.pooling import asked_pooling, pooling_kind
+from kvstudio.budget.pooling import refusal as pooling_refusal
 from kvstudio.budget.values import EffectiveConfig
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.architectures import Architecture, CacheClass
@@ -84,6 +86,9 @@ def resolve(model: ModelInfo, config: LaunchConfig, n_devices: int, build: int |
     if config.n_ctx is not None and config.n_ctx < 0:
         # Only 0 means the trained length; below, the number is taken as unsigned.
         said.error(f"-c {config.n_ctx} is read as {config.n_ctx % (_U32 + 1)} cells, and no such context can be made.")
+    if embeddings:
+        kind = pooling_kind(model, asked_pooling(config))
+        said.error(pooling_refusal(model, kind, min(n_ctx, n_ubatch), slots))
     if slots > 1 and not unified:
         _check_slots(model, slots, min(n_ctx, n_ubatch), number, said)
     if model.architecture == "plm" and flash != "off":
@@ -135,8 +140,9 @@ class _Said:
         if text:
             self.notes.append(text)
 
-    def error(self, text: str) -> None:
-        self.errors.append(text)
+    def error(self, text: str | None) -> None:
+        if text:
+            self.errors.append(text)
 
 
 def _slots(config: LaunchConfig, program: Program, said: _Said) -> tuple[int, bool]:

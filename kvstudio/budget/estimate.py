@@ -26,6 +26,7 @@ from kvstudio.budget.placement import place
 from kvstudio.budget.placement_values import Placement
 from kvstudio.budget.recurrent import state_buffers, state_specs
 from kvstudio.budget.tensor_split import META
+from kvstudio.budget.typed_metadata import as_typed
 from kvstudio.budget.values import Budget, Buffer, BufferKind, Cache, DeviceBudget, EffectiveConfig, Provenance
 from kvstudio.budget.weights import model_buffers
 from kvstudio.devices.values import Device
@@ -51,6 +52,7 @@ def estimate(
     that no buffer explains, `extras` the launch's other files. Sums include every context of the launch. `after_fit`:
     the settings are what `--fit` left, so there is nothing more to say of it.
     """
+    model, refused_words = as_typed(model, config)
     effective = resolve(model, config, len(devices), build)
     placement = place(model, effective, devices, config, host)
     flash_attn_on, said = flash.after_probe(model, effective, placement)
@@ -58,7 +60,7 @@ def estimate(
         effective,
         flash_attn_on=flash_attn_on,
         pipeline_copies=placement.pipeline_copies,
-        errors=effective.errors + placement.errors,
+        errors=refused_words + effective.errors + placement.errors,
         notes=effective.notes + placement.notes + ((said,) if said else ()),
     )
     refused = refusal(model, effective, placement, config)

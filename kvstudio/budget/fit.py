@@ -13,6 +13,7 @@ from kvstudio.budget.estimate import estimate
 from kvstudio.budget.explain import FIT_TARGET_MIB
 from kvstudio.budget.extras import NO_EXTRAS, PROJECTOR, Extras
 from kvstudio.budget.fit_values import FitResult
+from kvstudio.budget.typed_metadata import as_typed
 from kvstudio.budget.values import Budget, DeviceBudget
 from kvstudio.devices.values import Device
 from kvstudio.launch.config import LaunchConfig
@@ -43,6 +44,7 @@ def fit(
 
     `typed` is the budget of the settings as they are, where it is known: when all fits it answers without another one.
     """
+    model, _ = as_typed(model, config)
     effective = resolve(model, config, len(devices), build)
     if not effective.fit:
         return FitResult("off", "--fit is off.", config)

@@ -9,6 +9,7 @@ from kvstudio.budget.compute.capacity import overflow
 from kvstudio.budget.compute.families import BUILDERS, STYLES
 from kvstudio.budget.kv import cache_specs
 from kvstudio.budget.placement_values import Placement
+from kvstudio.budget.pooling import asked_pooling
 from kvstudio.budget.values import EffectiveConfig, Provenance
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.architectures import CacheClass
@@ -135,7 +136,7 @@ def _family(
     fixed = tuple(spec.cells for spec in cache_specs(model, effective) if spec.cells != cells)
     tokens = min(effective.n_ctx, effective.n_ubatch)
     shared = replace(effective, n_ctx=tokens, n_ctx_seq=0, n_batch=0, notes=(), errors=())
-    return (id(placement), shared, fixed, config.pooling if config else None), cells
+    return (id(placement), shared, fixed, asked_pooling(config) if config else None), cells
 
 
 def can_follow(model: ModelInfo) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from kvstudio.budget.effective import resolve
 from kvstudio.budget.estimate import estimate
 from kvstudio.budget.extras import NO_EXTRAS, Extras
+from kvstudio.budget.typed_metadata import as_typed
 from kvstudio.budget.values import Budget
 from kvstudio.devices.values import Device
 from kvstudio.launch.config import LaunchConfig
@@ -42,7 +43,7 @@ def largest_n_ctx(launch: Launch, beyond_trained: bool = False) -> int | None:
     `beyond_trained` goes on past that, of which llama.cpp only warns. None when not even the smallest fits, or when the
     memory of a device is not known.
     """
-    model = launch.model
+    model, _ = as_typed(launch.model, launch.config)
     effective = resolve(model, launch.config, len(launch.devices), launch.build)
     streams = 1 if effective.kv_unified else effective.n_parallel
     unit = _CELL_PAD * streams

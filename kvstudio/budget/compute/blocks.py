@@ -6,6 +6,7 @@ Source: llama-graph.cpp llm_graph_context, read at build 11434. Operation order 
 from kvstudio.budget.compute.attention import Attention
 from kvstudio.budget.compute.feed_forward import FeedForward
 from kvstudio.budget.compute.tensor import F32, I32, Tensor
+from kvstudio.budget.pooling import takes_means
 
 
 class Blocks(Attention, FeedForward):
@@ -42,7 +43,7 @@ class Blocks(Attention, FeedForward):
         embd.is_output = True
         if kind == "none":
             return
-        if kind == "mean" or (kind == "rank" and r.arch == "modern-bert"):
+        if takes_means(r.model, kind):
             mean = self.input(F32, self.nt, r.n_seqs)
             cur = self.mul_mat(self.cont(self.transpose(embd)), mean)
         else:

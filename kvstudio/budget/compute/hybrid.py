@@ -252,8 +252,14 @@ class Lfm2(HybridDecoder):
         return g.reshape(y, y.ne[0], n * seqs)
 
     def finish(self, cur: Tensor) -> None:
-        norm = "output_norm" if self.g.r.weight("output_norm.weight") is not None else "token_embd_norm"
-        self.g.head(cur, norm=norm)
+        g = self.g
+        norm = "output_norm" if g.r.weight("output_norm.weight") is not None else "token_embd_norm"
+        if not g.r.embeddings:
+            g.head(cur, norm=norm)
+            return
+        # Its rows are not made into logits as well.
+        g.embd = g.build_norm(cur, g.r.weight(f"{norm}.weight"), None, "rms", -1)
+        g.expand(g.embd)
 
 
 class Plamo2(HybridDecoder):

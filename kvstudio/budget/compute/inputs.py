@@ -6,6 +6,7 @@ from typing import Any
 
 from kvstudio.budget.compute.tensor import CACHE_TYPE_IDS, F16, Tensor
 from kvstudio.budget.placement_values import PlacedTensor, Placement
+from kvstudio.budget.pooling import pooling_kind
 from kvstudio.budget.values import EffectiveConfig
 from kvstudio.header.values import ArrayValue
 from kvstudio.model.values import Layer, ModelInfo
@@ -14,10 +15,6 @@ from kvstudio.model.values import Layer, ModelInfo
 MIXED_BATCH_SINCE = 11000
 #: Architectures whose graphs take one kind of input at a time. Source: llm_arch_supports_mixed_batch.
 NO_MIXED_BATCH = frozenset({"cogvlm", "deepseek4", "graniteswitch", "eagle3", "dflash", "gemma4-assistant"})
-
-
-#: llama_pooling_type.
-POOLING = {0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}
 
 
 def pad(value: int, to: int) -> int:
@@ -143,10 +140,7 @@ class Reserve:
 
     @property
     def pooling_kind(self) -> str:
-        """The pooling in force: what was typed, else what the file asks for, else none."""
-        if self.pooling:
-            return self.pooling
-        return POOLING.get(self.whole("pooling_type", -1), "none")
+        return pooling_kind(self.model, self.pooling)
 
     @property
     def full_offload(self) -> bool:

@@ -21,6 +21,7 @@ from kvstudio.budget.compute.support import VULKAN_TENSOR_LIMIT, support_of
 from kvstudio.budget.compute.tensor import Tensor
 from kvstudio.budget.compute.vulkan_order import reorder_new, reorder_old
 from kvstudio.budget.placement_values import PlacedTensor, Placement
+from kvstudio.budget.pooling import asked_pooling
 from kvstudio.budget.values import EffectiveConfig
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.architectures import CacheClass
@@ -266,7 +267,7 @@ def reserve_for(
     return Reserve(
         model, effective, placement, pad(n_tokens, n_seqs), n_seqs, n_outputs, flash,
         embeddings=effective.embeddings,
-        pooling=config.pooling if config is not None else None,
+        pooling=asked_pooling(config) if config is not None else None,
         placed=placed,
     )  # fmt: skip
 
