@@ -46,8 +46,13 @@ def calm_collector() -> None:
     gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
 
 
+#: Seconds until a thread that computes lets the window's go on; each event of it asks several times.
+_TURN_S = 0.001
+
+
 def run(files: Sequence[str] = (), *, devices: str | None = None, selftest: bool = False, sample: bool = False) -> int:
     """Open the window with `files`; returns the exit status. `devices` is a snapshot to use instead of a probe."""
+    sys.setswitchinterval(_TURN_S)
     app = Application([sys.argv[0]])
     app.setApplicationName("kvstudio")
     app.setApplicationVersion(kvstudio.__version__)

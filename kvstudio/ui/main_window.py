@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 _FIRST_SIZE = (1280, 820)
 _LEAST_SIZE = (1080, 640)
 _BUILD_AHEAD_MS = 400
+#: Reading that is over by then needs no words.
+_SAY_BUSY_MS = 400
 
 
 class MainWindow(QMainWindow):
@@ -67,6 +69,10 @@ class MainWindow(QMainWindow):
         )
         self._work: WorkPage | None = None
         self._is_working = False
+        self._busy = ""
+        self._busy_timer = QTimer(self)
+        self._busy_timer.setSingleShot(True)
+        self._busy_timer.setInterval(_SAY_BUSY_MS)
         self._half_made: WorkPage | None = None
         self._begun = self._is_making = False
         self._untold: KvStudioError | None = None
@@ -150,6 +156,8 @@ class MainWindow(QMainWindow):
         store.changed.connect(self._on_changed)
         store.failed.connect(self.banner.show_error)
         store.working_changed.connect(self._on_working)
+        store.busy_changed.connect(self._on_busy)
+        self._busy_timer.timeout.connect(lambda: self.banner.show_busy(self._busy))
         store.noted.connect(self.banner.show_note)
         store.opened.connect(self._on_opened)
         store.asked.connect(self.windows.ask)
@@ -400,6 +408,15 @@ class MainWindow(QMainWindow):
         if (new.config.env, new.config.rpc) != (old.config.env, old.config.rpc):
             self.binaries.set_env(new.config.env, new.config.rpc or ())
         self._show(old, new)
+
+    def _on_busy(self, words: str) -> None:
+        """Files that take longer to read are said to be read; most are there before a word of it could be."""
+        self._busy = words
+        if words:
+            self._busy_timer.start()
+        else:
+            self._busy_timer.stop()
+            self.banner.end_busy()
 
     def _on_working(self, working: bool) -> None:
         self._is_working = working

@@ -403,3 +403,17 @@ def test_while_a_budget_is_worked_out_its_page_says_so_and_nothing_is_launched(o
     assert chart._chip.text() == "Estimated"
     assert chart.verdict.isVisible()
     assert toolbar.launch_button.isEnabled()
+
+
+def test_a_file_that_takes_long_to_read_is_said_to_be_read(opened, qtbot):
+    opened.store.busy_changed.emit("Reading big.log…")
+    assert opened.banner.texts() == ("", "")
+    qtbot.waitUntil(lambda: opened.banner.texts() == ("Reading big.log…", ""))
+    opened.store.busy_changed.emit("")
+    assert opened.banner.texts() == ("", "")
+    # What was said since stays, and what is quick is not said at all.
+    opened.store.busy_changed.emit("Reading small.log…")
+    opened.banner.show_note("Saved as x.kvcase")
+    opened.store.busy_changed.emit("")
+    assert not opened._busy_timer.isActive()
+    assert opened.banner.texts() == ("Saved as x.kvcase", "")

@@ -47,6 +47,7 @@ class Banner(QWidget):
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self.hide)
+        self._is_busy = False
         self.hide()
 
     def show_error(self, error: KvStudioError) -> None:
@@ -57,6 +58,16 @@ class Banner(QWidget):
         """Something that went well; goes by itself."""
         self._show("neutral", "info", text, "", ())
         self._timer.start(_NOTE_MS)
+
+    def show_busy(self, text: str) -> None:
+        """Something that takes its time; `end_busy` takes it away."""
+        self._show("neutral", "info", text, "", ())
+        self._is_busy = True
+
+    def end_busy(self) -> None:
+        """It is done; what was said since stays."""
+        if self._is_busy:
+            self.hide()
 
     def ask(self, text: str, hint: str, choices: tuple[tuple[str, Callable[[], None]], ...]) -> None:
         """A question with its answers as buttons; dismissing it does nothing."""
@@ -70,6 +81,7 @@ class Banner(QWidget):
         self, state: str, icon: str, text: str, hint: str, choices: tuple[tuple[str, Callable[[], None]], ...]
     ) -> None:
         self._timer.stop()
+        self._is_busy = False
         self._card.show_state(state)
         self._icon.show_icon(icon, "bad" if state == "bad" else "accent_text")
         self._message.setText(text)
