@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from kvstudio.budget import closed_forms, compute
 from kvstudio.budget.closed_forms import Compute
-from kvstudio.budget.compute.capacity import overflow
+from kvstudio.budget.compute.capacity import overflow, stranded
 from kvstudio.budget.compute.families import BUILDERS, STYLES
 from kvstudio.budget.kv import cache_specs
 from kvstudio.budget.placement_values import Placement
@@ -165,13 +165,18 @@ def _compute(
 def refusal(
     model: ModelInfo, effective: EffectiveConfig, placement: Placement, config: LaunchConfig | None
 ) -> str | None:
-    """What to say where llama.cpp aborts over the number of a graph's tensors; None where it does not."""
+    """What to say where llama.cpp aborts as it plans a graph: too many tensors, or one that no backend takes."""
     if not can_follow(model) or placement.shares:
         return None
     try:
+        weight = stranded(model, effective, placement, config)
         found = overflow(model, effective, placement, config)
     except (LookupError, ArithmeticError):
         return None
+    if weight is not None:
+        return (
+            f"{weight} is kept in an AMX buffer, which cannot multiply what it meets: llama.cpp aborts, it needs -nr."
+        )
     if found is None:
         return None
     tensors, room = found

@@ -105,7 +105,7 @@ def _place(model: ModelInfo, key: _Key, config: LaunchConfig) -> Placement:
         mapped=mapped,
         groups=groups,
         shares=_shares(key, devices),
-        errors=errors + _split_errors(key, traits),
+        errors=errors + _split_errors(key, traits) + _override_errors(key),
         notes=notes + tuple(_notes(key, traits, lists)),
     )
 
@@ -231,6 +231,32 @@ def _notes(key: _Key, traits: tuple[BackendTraits, ...], lists: Lists) -> list[s
             "which matrices the CPU backend repacks depends on how it was compiled: taken as "
             + ("AVX-512 with AMX." if lists.cpu.amx else "AVX2.")
         )
-    names = {"CPU", *lists.types, *lists.devices} | {trait.host_buffer_type or "CPU" for trait in traits}
-    notes += [f"-ot: there is no buffer type {name}." for _, name in key.overrides if name not in names]
+    known = _named_types(key)
+    notes += [f"-ot: there is no buffer type {name}." for name in _override_names(key) if name not in known]
     return notes
+
+
+def _override_errors(key: _Key) -> tuple[str, ...]:
+    """Buffer types that exist and that `-ot` does not take, and devices that are one too many.
+
+    Only the default type of each device has a name there. A backend that nothing is known of may be on the machine.
+    Source: llama.cpp b11434, common/arg.cpp (parse_tensor_buffer_overrides).
+    """
+    known = _named_types(key)
+    backends = tuple(device.backend for device in key.devices)
+    return tuple(
+        f"-ot ...={name} is refused: {', '.join(sorted(known))} can be named there."
+        for name in _override_names(key)
+        if name not in known and (name.endswith(_UNNAMED_TYPES) or name.rstrip("0123456789") in backends)
+    )
+
+
+_UNNAMED_TYPES = ("_Host", "_REPACK", "_Mapped", "AMX")
+
+
+def _override_names(key: _Key) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for _, name in key.overrides))
+
+
+def _named_types(key: _Key) -> frozenset[str]:
+    return frozenset({"CPU", *_buffer_types(key.devices, key.rpc), *(device.name for device in key.devices)})

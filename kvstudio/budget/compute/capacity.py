@@ -1,7 +1,7 @@
-"""Whether llama.cpp's table of a graph's tensors has room for all of them: it is sized by the model's weights alone.
+"""Whether llama.cpp can plan a graph: its table of tensors has room for all, and some backend takes each operation.
 
-Source: llama-context.cpp graph_max_nodes, ggml-backend.cpp ggml_backend_sched_new, ggml.c ggml_hash_size, read at build
-11434.
+Source: llama-context.cpp graph_max_nodes, ggml-backend.cpp ggml_backend_sched_new and ggml_backend_sched_split_graph,
+ggml.c ggml_hash_size, ggml-cpu/amx/amx.cpp supports_op, read at build 11434.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from kvstudio.budget.compute.inputs import MIXED_BATCH_SINCE, Reserve
 from kvstudio.budget.compute.kinds import kinds_of
 from kvstudio.budget.compute.layers import kept_layers
 from kvstudio.budget.compute.simulate import graph_of, placed_by_name, reserve_for
-from kvstudio.budget.placement_values import Placement
+from kvstudio.budget.placement_values import PlacedTensor, Placement
 from kvstudio.budget.values import EffectiveConfig
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
@@ -48,6 +48,45 @@ def overflow(
     if key not in memo:
         memo[key] = _count(replace(reserve, placed=placed_by_name(placement)))
     return (memo[key], room) if memo[key] > room else None
+
+
+def stranded(
+    model: ModelInfo, effective: EffectiveConfig, placement: Placement, config: LaunchConfig | None
+) -> str | None:
+    """A weight in an AMX buffer that meets a transposed tensor where no device can step in, which aborts llama.cpp.
+
+    AMX multiplies with contiguous tensors only. What the buffer takes was tried with one, so the weight lies there all
+    the same.
+    Raises: LookupError when the file lacks what its architecture's graph is made of.
+    """
+    stacks = tuple(placed.tensor.name for placed in placement.tensors if _is_stack(placed))
+    if placement.devices or not stacks:
+        return None
+    reserve = replace(
+        reserve_for(model, effective, placement, config, {}),
+        placed=placed_by_name(placement),
+    )
+    memo: dict[Any, str | None] = model.memo.setdefault("stranded", {})
+    key = (stacks, *_key(reserve))
+    if key not in memo:
+        memo[key] = _stranded(reserve)
+    return memo[key]
+
+
+def _is_stack(placed: PlacedTensor) -> bool:
+    return placed.buffer_type == "AMX" and len(placed.tensor.shape) > _MATRIX
+
+
+_MATRIX = 2
+
+
+def _stranded(reserve: Reserve) -> str | None:
+    graph, _ = graph_of(reserve, kept_layers(reserve).layers)
+    for node in graph.nodes:
+        if node.op != "MUL_MAT" or node.src[0].home != "AMX" or node.src[1].is_contiguous:
+            continue
+        return next(name for name, leaf in reserve.weights.items() if leaf is node.src[0])
+    return None
 
 
 def _key(reserve: Reserve) -> Any:
