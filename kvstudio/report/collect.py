@@ -275,7 +275,11 @@ def _n_gpu_layers(seen: Observed) -> str | None:
         printed = f"{seen.offloaded[0]}/{seen.offloaded[1]}"
     if printed is None:
         return _only_config(seen, seen.config.n_gpu_layers, typed) or (typed if seen.command_known else None)
-    words = "{} of {} layers on GPU".format(*printed.split("/"))
+    on_gpu, whole = printed.split("/")
+    words = f"{on_gpu} of {whole} layers on GPU"
+    if seen.machine is not None and not seen.machine.devices:
+        # llama.cpp counts layers as offloaded whether or not there is anything to take them.
+        words = f"no GPU; the log counts {on_gpu} of {whole} layers as offloaded"
     return f"{words} ({typed})" if seen.command_known else words
 
 

@@ -188,3 +188,10 @@ def test_selecting_text_hides_it_everywhere(case: Case) -> None:
     assert (mine.token, mine.places, mine.hidden) == ("HIDDEN 1", 1, True)
     assert hide_selection(more, "Ryzen 9") == more
     assert hide_selection(more, "   ") == more
+
+
+def test_without_a_device_no_layers_are_said_to_be_on_one(case: Case) -> None:
+    assert case.machine is not None
+    alone = case.replace(machine=replace(case.machine, devices=()))
+    told = build(alone, case.runs[0]).field("n_gpu_layers").value
+    assert told == "no GPU; the log counts 65 of 65 layers as offloaded (-ngl 99)"
