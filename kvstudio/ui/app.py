@@ -1,6 +1,7 @@
 """The application around the window: style, defects, files the desktop hands over, and a clean end."""
 
 import gc
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -77,7 +78,11 @@ def run(files: Sequence[str] = (), *, devices: str | None = None, selftest: bool
     if sample:
         QTimer.singleShot(0, window.try_sample)
     status = app.exec()
-    task.drain(_LAST_JOBS_MS)
+    if not task.drain(_LAST_JOBS_MS):
+        # What still computes computes for nobody, and Python would wait for it with no window to be seen.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
     return status
 
 

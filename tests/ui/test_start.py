@@ -80,3 +80,24 @@ def test_selftest_says_what_cannot_be_opened(tmp_path):
     done = python(code, "--selftest", str(bad))
     assert done.returncode == 1
     assert "bad.gguf" in done.stderr
+
+
+_LEFT = """
+import sys, time
+from PySide6.QtCore import QCoreApplication
+from kvstudio.ui import app
+from kvstudio.work import task
+
+def leave():
+    task.run(time.sleep, 600)
+    QCoreApplication.quit()
+
+app._LAST_JOBS_MS, app._CALM_AFTER_MS, app.calm_collector = 100, 0, leave
+sys.exit(app.run())
+"""
+
+
+def test_the_program_ends_although_something_still_computes(tmp_path):
+    # The job would go on for a minute and more, and python() waits for ninety seconds.
+    ended = python(_LEFT, XDG_CONFIG_HOME=str(tmp_path))
+    assert ended.returncode == 0, ended.stderr
