@@ -86,6 +86,10 @@ def resolve(model: ModelInfo, config: LaunchConfig, n_devices: int, build: int |
     if config.n_ctx is not None and config.n_ctx < 0:
         # Only 0 means the trained length; below, the number is taken as unsigned.
         said.error(f"-c {config.n_ctx} is read as {config.n_ctx % (_U32 + 1)} cells, and no such context can be made.")
+    n_outputs_max = _outputs(program, rule, slots, n_draft, n_batch, asked_batch, embeddings or pooled)
+    if slots > n_outputs_max:
+        # Room for a row of each slot is made at once, whatever the batch allows.
+        said.error(f"{slots} slots need a batch of at least {slots} tokens: -b {n_outputs_max} aborts llama.cpp.")
     if embeddings:
         kind = pooling_kind(model, asked_pooling(config))
         said.error(pooling_refusal(model, kind, min(n_ctx, n_ubatch), slots))
@@ -103,7 +107,7 @@ def resolve(model: ModelInfo, config: LaunchConfig, n_devices: int, build: int |
         kv_unified=unified,
         n_batch=n_batch,
         n_ubatch=n_ubatch,
-        n_outputs_max=_outputs(program, rule, slots, n_draft, n_batch, asked_batch, embeddings or pooled),
+        n_outputs_max=n_outputs_max,
         cache_type_k=config.cache_type_k or "f16",
         cache_type_v=config.cache_type_v or "f16",
         n_gpu_layers=AUTO_LAYERS if config.n_gpu_layers is None else max(config.n_gpu_layers, ALL_LAYERS),

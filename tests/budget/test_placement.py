@@ -220,3 +220,13 @@ def test_unknown_backend_is_said() -> None:
 def test_weights_are_complete(ngl: int) -> None:
     placement = put(LLAMA, gpus(4, 4), n_gpu_layers=ngl)
     assert sorted(p.tensor.name for p in placement.tensors) == sorted(t.name for t in LLAMA.header.tensors)
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [("CUDA_Host", True), ("CPU_REPACK", True), ("CUDA7", True), ("CUDA1", False), ("CPU", False), ("Metal", False)],
+)
+def test_only_default_buffer_types_can_be_named(name: str, refused: bool) -> None:
+    placement = put(LLAMA, gpus(20, 20), override_tensor=(("ffn", name),))
+
+    assert any(f"={name} is refused" in error for error in placement.errors) is refused

@@ -26,7 +26,7 @@ class DsaDecoder(MlaDecoder):
 
     def attention_inputs(self) -> None:
         g = self.g
-        self.base = g.attn_input(k_only=True, rot=False)
+        self.base = g.attn_input(k_only=True)
         self.index = AttnInput("lid", g.r.n_ctx_seq)
         self.index.k_idxs = g.input(I64, g.nt)
         self.index.mask = g._mask(g.r.n_ctx_seq, flash=self.fused)
@@ -154,7 +154,7 @@ class Dots3(DsaDecoder):
 
     def attention_inputs(self) -> None:
         super().attention_inputs()
-        self.swa = self.g.attn_input(swa=True, k_only=True, rot=False)
+        self.swa = self.g.attn_input(swa=True, k_only=True)
 
     def attention(self, il: int, cur: Tensor) -> Tensor:
         self.latent, self.head_k, self.head_v = self.sizes[self.g.r.layers[il].is_swa]

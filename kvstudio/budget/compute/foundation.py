@@ -134,7 +134,8 @@ class Foundation(Graph):
         use_f16 = self.r.flash_attn if flash is None else flash
         return self.input(F16 if use_f16 else F32, n_kv, self.nt // n_stream, 1, n_stream)
 
-    def attn_input(self, *, swa: bool = False, k_only: bool = False, rot: bool = True) -> AttnInput:
+    def attn_input(self, *, swa: bool = False, k_only: bool = False) -> AttnInput:
+        """What attention to a cache is given; keys that are the values too are not rotated."""
         r = self.r
         inp = AttnInput("swa" if swa else "base", r.n_kv_swa if swa else r.n_ctx_seq)
         inp.k_idxs = self.input(I64, self.nt)
@@ -142,9 +143,9 @@ class Foundation(Graph):
             widest = max(layer.n_embd_v_gqa for layer in r.layers)
             inp.v_idxs = self.input(I64, self.nt * (widest if r.v_trans else 1))
         inp.mask = self._mask(inp.n_kv)
-        if rot:
+        if not k_only:
             inp.k_rot = self._rot(self._rot_k(swa))
-            inp.v_rot = None if k_only else self._rot(self._rot_v(swa))
+            inp.v_rot = self._rot(self._rot_v(swa))
         return inp
 
     def _rot(self, n: int) -> Tensor | None:

@@ -34,7 +34,7 @@ class GlmNext(Streams, KimiK3):
         if config.n_ubatch <= _GATHERS_UP_TO and config.n_ctx > self.top + self.size - 1:
             raise LookupError("the graph that gathers chosen rows is not followed")
         cur = g.inp_embd()
-        self.base = g.attn_input(k_only=True, rot=False)
+        self.base = g.attn_input(k_only=True)
         self.states = States(g)
         self.pools = pools_of(g, self.size)
         tail = self.size - 1 if g.r.key("attention.indexer.kpool_select_tail", True) else 0

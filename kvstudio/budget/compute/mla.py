@@ -25,7 +25,7 @@ class MlaDecoder(Decoder):
         self.head_v = r.whole("attention.value_length_mla") or r.whole("attention.value_length")
 
     def attention_inputs(self) -> None:
-        self.base = self.g.attn_input(k_only=self.absorbed, rot=not self.absorbed)
+        self.base = self.g.attn_input(k_only=self.absorbed)
 
     def query(self, il: int, cur: Tensor) -> Tensor:
         """Q of all heads, one row per token, through the low-rank pair where the model has one."""

@@ -50,7 +50,7 @@ class Block:
         g, decoder = self.g, self.decoder
         latent = isinstance(decoder, MlaDecoder) and not isinstance(decoder, DsaDecoder) and decoder.absorbed
         windowed = g.r.layers[self.il].is_swa
-        decoder.base = g.attn_input(swa=windowed, k_only=latent, rot=not latent)
+        decoder.base = g.attn_input(swa=windowed, k_only=latent)
         decoder.swa = decoder.base if windowed or any(layer.is_swa for layer in g.r.layers) else None
 
     def layer(self, inp: Tensor) -> Tensor:
