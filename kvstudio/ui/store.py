@@ -16,6 +16,7 @@ from kvstudio.launch.binary import Binary
 from kvstudio.launch.config import LaunchConfig
 from kvstudio.model.values import ModelInfo
 from kvstudio.ui import background, choosing
+from kvstudio.ui.budgets import Budgets
 from kvstudio.ui.files import may_be, not_yet_read, other_files, same_file
 from kvstudio.ui.text import log_line, model_line
 from kvstudio.ui.undo import Steps
@@ -36,8 +37,6 @@ _OF_ONE_MODEL = (
 #: What a log from elsewhere names and is not needed once its model is a file here.
 _ELSEWHERE = ("hf_repo", "hf_file")
 _FIX_DELAY_MS = 60
-#: What takes less is not said: the page would flicker with every change.
-_SAY_WORKING_MS = 250
 _FIELDS = tuple(LaunchConfig.__dataclass_fields__.keys() - {"program", "model_path", "env", "layout", "build"})
 
 
@@ -61,14 +60,10 @@ class Store(QObject):
         super().__init__(parent)
         self._case = Case()
         self._steps = Steps()
-        self._working = False
-        self._working_said = False
-        self._working_timer = QTimer(self)
-        self._working_timer.setSingleShot(True)
-        self._working_timer.setInterval(_SAY_WORKING_MS)
-        self._working_timer.timeout.connect(lambda: self._say_working(True))
-        self._budgets = task.Soon(evolving.with_budget, self._on_budget, self._on_no_budget)
-        self.destroyed.connect(self._budgets.drop)
+        self._budgets = Budgets(self)
+        self._budgets.arrived.connect(self._on_budget)
+        self._budgets.failed.connect(self._on_no_budget)
+        self._budgets.working_changed.connect(self.working_changed)
         self._fixes_for: LaunchConfig | None = None
         self._fixes = task.Latest(background.fixes_of, self._on_fixes, self.failed.emit)
         self.destroyed.connect(self._fixes.drop)
@@ -90,7 +85,7 @@ class Store(QObject):
     @property
     def is_working(self) -> bool:
         """Whether the budget on the page is that of earlier settings: the new one takes longer."""
-        return self._working
+        return self._budgets.is_working
 
     @property
     def is_dragging(self) -> bool:
@@ -258,7 +253,6 @@ class Store(QObject):
         case = self._case
         self._steps.remember(self._case)
         self._budgets.drop()
-        self._set_working(False)
         kept = Case(machine=case.machine, binary=case.binary, chosen=case.chosen)
         self._show(kept.replace(remembered=case.remembered))
 
@@ -404,8 +398,6 @@ class Store(QObject):
         if others_differ:
             self._read_extras()
 
-    # The budget of most settings is there in a moment, that of some takes seconds ---------------------------------
-
     def _work_out(self, new: Case, remember: Callable[[], None] = lambda: None) -> bool:
         """Show a case, with its budget as soon as that is known; False where there can be none, and nothing changed.
 
@@ -414,40 +406,23 @@ class Store(QObject):
         early = self._budgets.ask(new)
         if early is not None and early.error is not None:
             self.failed.emit(early.error)
-            if self._working:
+            if self.is_working:
                 self._work_out(self._case)  # what was under way is wanted again
             return False
         remember()
         if early is not None:
-            self._set_working(False)
             self._show(early.result)
-            return True
-        self._set_working(True)
-        stays = new.model is self._case.model
-        self._show(new.replace(budget=self._case.budget if stays else None, fitted=None, fixes=()))
+        else:
+            stays = new.model is self._case.model
+            self._show(new.replace(budget=self._case.budget if stays else None, fitted=None, fixes=()))
         return True
 
     def _on_budget(self, found: Case) -> None:
-        self._set_working(False)
         self._show(evolving.settled(self._case.replace(budget=found.budget, fitted=None)))
 
     def _on_no_budget(self, error: KvStudioError) -> None:
-        self._set_working(False)
         self._show(self._case.replace(budget=None, fitted=None, fixes=()))
         self.failed.emit(error)
-
-    def _set_working(self, working: bool) -> None:
-        self._working = working
-        if not working:
-            self._working_timer.stop()
-            self._say_working(False)
-        elif not self._working_said and not self._working_timer.isActive():
-            self._working_timer.start()
-
-    def _say_working(self, working: bool) -> None:
-        if working is not self._working_said:
-            self._working_said = working
-            self.working_changed.emit(working)
 
     def _show(self, new: Case) -> None:
         old, self._case = self._case, new
@@ -471,7 +446,7 @@ class Store(QObject):
     # Fixes come a moment later ------------------------------------------------------------------------------------
 
     def _start_fixes(self) -> None:
-        if self._case.budget is not None and not self._working:
+        if self._case.budget is not None and not self.is_working:
             self._fixes.ask(self._case)
 
     def _on_fixes(self, found: tuple[Case, Any, Any]) -> None:
