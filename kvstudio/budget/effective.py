@@ -5,7 +5,7 @@ from pathlib import PurePath
 
 from kvstudio.budget import builds
 from kvstudio.budget.cache_types import cache_type
-from kvstudio.budget.pooling import asked_pooling, pooling_kind
+from kvstudio.budget.pooling import asked_pooling, pooling_kind, reads_scores
 from kvstudio.budget.pooling import refusal as pooling_refusal
 from kvstudio.budget.values import EffectiveConfig
 from kvstudio.launch.config import LaunchConfig
@@ -165,10 +165,7 @@ def _slots(config: LaunchConfig, program: Program, said: _Said) -> tuple[int, bo
 
 def _embeddings(model: ModelInfo, config: LaunchConfig, program: Program) -> tuple[bool, bool]:
     """Embedding mode, and whether a pooling was asked for."""
-    decision = model.architecture == "clef" or (
-        model.architecture == "modern-bert" and bool(model.header.metadata.get("modern-bert.decision.block_count"))
-    )
-    on = bool(config.embeddings) or bool(config.reranking) or program.embeddings or decision
+    on = bool(config.embeddings) or bool(config.reranking) or program.embeddings or reads_scores(model)
     pooled = config.pooling not in (None, "none") or bool(config.reranking)
     return on, pooled
 

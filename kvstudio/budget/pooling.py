@@ -12,6 +12,14 @@ from kvstudio.model.values import ModelInfo
 #: llama_pooling_type.
 _KINDS: Final = {0: "none", 1: "mean", 2: "cls", 3: "last", 4: "rank"}
 
+#: Decision models whose scores are read as embeddings. Source: common/common.cpp (common_init_result).
+_SCORED: Final = frozenset({"laya", "kev", "clef"})
+
+
+def reads_scores(model: ModelInfo) -> bool:
+    """Whether the model is put into embedding mode by itself, every row for itself."""
+    return model.header.metadata.get(f"{model.architecture}.decision.type") in _SCORED
+
 
 def asked_pooling(config: LaunchConfig) -> str | None:
     """The pooling that was asked for: reranking asks for `rank`, and of both the later word holds."""
@@ -23,6 +31,8 @@ def asked_pooling(config: LaunchConfig) -> str | None:
 
 def pooling_kind(model: ModelInfo, asked: str | None) -> str:
     """The pooling in force: what was asked for, else what the file asks for, else none."""
+    if reads_scores(model):
+        return "none"
     return asked or _KINDS.get(_number(model, "pooling_type"), "none")
 
 

@@ -64,3 +64,11 @@ def test_a_batch_below_the_slots_aborts() -> None:
 
     assert any("-b 5 aborts" in error for error in errors("5"))
     assert errors("6") == ()
+
+
+@pytest.mark.parametrize(("kind", "rows"), [("laya", True), ("clef", True), ("lev", False)])
+def test_decision_models_that_score_rows_embed_by_themselves(kind: str, rows: bool) -> None:
+    model = describe(header(decision__type=kind, pooling_type=1))
+
+    assert resolve(model, parse_argv(("llama-server",)), 1).embeddings is rows
+    assert pooling_kind(model, "mean") == ("none" if rows else "mean")

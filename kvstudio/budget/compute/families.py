@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kvstudio.budget.compute import (
+    clef,
     cycles,
     dsa,
     dsv4,
@@ -148,6 +149,7 @@ def _grok(g: Blocks) -> None:
 
 
 BUILDERS: dict[str, Callable[[Blocks], None]] = {
+    "clef": clef.build,
     "deepseek2": mla.build,
     "deepseek4": dsv4.build,
     "hy_v4": hy_v4.build,
