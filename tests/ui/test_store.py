@@ -316,6 +316,8 @@ def slow(qtbot, monkeypatch):
 
     monkeypatch.setattr(evolving, "with_budget", gated)
     made = Store()
+    # Long enough for what is quick on a busy machine.
+    made._budgets._soon._grace_s = 0.5
     made.gate, made.errors, made.said = gate, [], []
     made.failed.connect(made.errors.append)
     made.working_changed.connect(made.said.append)

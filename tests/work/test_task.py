@@ -190,7 +190,7 @@ def test_errors_come_the_same_two_ways(qtbot, monkeypatch):
             gate.wait(5)
         raise error
 
-    soon = _soon(fail, seen, grace_s=0.2)
+    soon = _soon(fail, seen, grace_s=1)
     wrong = HeaderError("x.gguf: not a GGUF", "Choose another file.")
     assert soon.ask(wrong, False).error is wrong
     assert soon.ask(ZeroDivisionError("1/0"), False).error.message.startswith("Something unexpected happened")
