@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, QTimer, Signal
+from PySide6.QtCore import QEvent, QObject, QTimer, Signal
 from PySide6.QtGui import QFileOpenEvent, QIcon
 from PySide6.QtWidgets import QApplication
 
@@ -37,14 +37,41 @@ class Application(QApplication):
 
 
 #: Objects made before the collector looks at the youngest; a case in the window is some ten thousand.
-_YOUNG, _MIDDLE, _OLD = 50_000, 20, 50
+_YOUNG = 50_000
+#: After so many looks at the young ones it looks at all.
+_OLD = 50
+_COLLECT_MS = 1000
+
+
+class Collector(QObject):
+    """Python's cycle collector, on the window's thread alone and only while no job computes.
+
+    Left to itself it runs on whichever thread makes the next object; there it would take parts of the window with it
+    that belong to the window's thread, and it would look through everything a job has made so far.
+    """
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._looks = 0
+        # What is there now stays for good.
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        self._timer = QTimer(self)
+        self._timer.timeout.connect(self.look)
+        self._timer.start(_COLLECT_MS)
+
+    def look(self) -> None:
+        """Collect what has become garbage, where there may be some."""
+        if task.is_computing() or gc.get_count()[0] < _YOUNG:
+            return
+        self._looks += 1
+        gc.collect(2 if self._looks % _OLD == 0 else 1)
 
 
 def calm_collector() -> None:
-    """What is there now stays for good; leave it out of collections, and make those rare: each stops the window."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
+    """Hand collecting to the window's thread for as long as the application lives."""
+    Collector(QApplication.instance())
 
 
 #: Seconds until a thread that computes lets the window's go on; each event of it asks several times.

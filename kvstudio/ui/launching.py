@@ -1,6 +1,6 @@
 """Test launches of the window: one worker, its panel, the kept history and the store, tied together."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,30 @@ def keep_within(kept: list[LogLine], lines: tuple[LogLine, ...]) -> None:
     kept.extend(lines)
     if len(kept) > _KEPT_LINES:
         del kept[_HEAD_LINES : _HEAD_LINES + _DROP_STEP]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a launch needs: its number, where its log goes (None and the `problem` where it cannot be kept), and what
+    is expected of it.
+    """
+
+    number: int
+    folder: str | None
+    budget: Budget | None
+    problem: KvStudioError | None = None
+
+
+def prepare(folder: Path, case: Case) -> Prepared:
+    """Make room for a run in the history, and work out what it is compared with; takes an estimate."""
+    # Where an earlier run has put printed sizes in the budget, they are not what is compared with this run's.
+    budget = evolving.budget_of(case.replace(runs=(), checked=None))
+    try:
+        number, place = begin_run(folder, case.config)
+    except KvStudioError as problem:
+        # Not being able to keep a run is no reason not to make it.
+        return Prepared(len(case.runs) + 1, None, budget, problem)
+    return Prepared(number, str(place), budget)
 
 
 class Launching(QObject):
@@ -83,26 +107,22 @@ class Launching(QObject):
         if self.running or case.model is None or case.binary is None:
             return
 
-        def on_begun(begun: tuple[int, Path]) -> None:
-            self._go(case, begun[0], str(begun[1]))
-
-        def on_failed(error: KvStudioError) -> None:
-            # Not being able to keep a run is no reason not to make it.
-            self.failed.emit(error)
-            self._go(case, len(case.runs) + 1, None)
-
-        task.run(begin_run, self._folder, case.config, done=on_begun, failed=on_failed, key="begin-run")
+        task.run(
+            prepare, self._folder, case,
+            done=lambda ready: self._go(case, ready), failed=self.failed.emit, key="begin-run",
+        )  # fmt: skip
 
     def stop(self) -> None:
         """Ask the launch to end; its outcome follows."""
         self.worker.cancel()
 
-    def _go(self, case: Case, number: int, folder: str | None) -> None:
+    def _go(self, case: Case, ready: Prepared) -> None:
         assert case.model is not None
-        self._number, self._lines = number, []
-        # Where an earlier run has put printed sizes in the budget, they are not what is compared with this run's.
-        self._budget = evolving.budget_of(case.replace(runs=(), checked=None))
-        options = replace(self.options, number=number, log_dir=folder)
+        if ready.problem is not None:
+            self.failed.emit(ready.problem)
+        number = ready.number
+        self._number, self._lines, self._budget = number, [], ready.budget
+        options = replace(self.options, number=number, log_dir=ready.folder)
         self._say_spellings(case)
         totals = tuple((d.name, d.total_bytes) for d in case.chosen_devices)
         self._panel.show_running(number, has_recurrent(case), case.model.name, totals)

@@ -295,7 +295,7 @@ class MainWindow(QMainWindow):
     def launch(self) -> None:
         """Start a test launch with the settings on screen."""
         case = self.store.case
-        why_not = why_no_launch(case.binary is not None, case.not_here, self.store.is_working)
+        why_not = why_no_launch(case.binary is not None, case.not_here, self._is_working)
         if why_not:
             self.banner.show_note(why_not)
             return

@@ -88,13 +88,11 @@ def layers(n_layers: int, has_output: bool) -> str:
 
 
 def why_no_launch(has_binary: bool, not_here: tuple[str, ...], working: bool = False) -> str:
-    """Why nothing can be launched, and what to do; empty where it can."""
-    if working:
-        return tr("What these settings need is being worked out")
+    """Why nothing can be launched, and what to do; empty where it can. `working`: the budget is not there yet."""
     if not has_binary:
         return tr("No llama-server was found: choose one first")
     if not not_here:
-        return ""
+        return tr("What these settings need is being worked out") if working else ""
     if len(not_here) == 1:
         return tr("{} is not in this machine, so nothing can be launched on it. Untick it first.").format(not_here[0])
     names = ", ".join(not_here)

@@ -83,7 +83,7 @@ class _Job(QRunnable):
         if self._desk.stale(self._ticket):
             result, error = None, None
         else:
-            with uncollected():
+            with computing():
                 result, error = _call(self._fn, self._values)
         try:
             self._desk.arrived.emit(self._ticket, result, error)
@@ -223,32 +223,33 @@ class Soon:
 
 #: A job that computed for so long has made so many objects that looking through them would be felt.
 _MANY_OBJECTS_S = 0.3
-_collector = threading.Lock()
-_held_back = 0
+_count = threading.Lock()
+_computing = 0
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Hold Python's cycle collector back while a job computes.
+def computing() -> Iterator[None]:
+    """A job at work; Python's cycle collector is better held back until it is done (`is_computing`).
 
     A graph of a large model is a million objects, and the collector, once it looks through them, stops every thread for
     up to a second. They are no cycles: what a long job leaves in its caches is never looked through, and still freed.
     """
-    global _held_back
-    with _collector:
-        _held_back += 1
-        gc.disable()
+    global _computing
+    with _count:
+        _computing += 1
     began = time.thread_time()
     try:
         yield
     finally:
-        long = time.thread_time() - began > _MANY_OBJECTS_S
-        with _collector:
-            _held_back -= 1
-            if long:
-                gc.freeze()
-            if not _held_back:
-                gc.enable()
+        with _count:
+            _computing -= 1
+        if time.thread_time() - began > _MANY_OBJECTS_S:
+            gc.freeze()
+
+
+def is_computing() -> bool:
+    """Whether a job is at work."""
+    return _computing > 0
 
 
 def pending() -> int:

@@ -1,6 +1,5 @@
 """Jobs off the GUI thread: results come back on it, stale ones are dropped, errors are told once."""
 
-import gc
 import threading
 
 import pytest
@@ -217,12 +216,23 @@ def test_run_at_once_it_is_always_in_time(inline_tasks):
     assert seen == []
 
 
-def test_the_collector_is_held_back_while_a_job_runs_and_goes_on_after_it(qtbot):
+def test_it_is_known_while_jobs_compute(qtbot):
     states = []
-    task.run(gc.isenabled, done=states.append)
+    task.run(task.is_computing, done=states.append)
     qtbot.waitUntil(lambda: bool(states))
-    assert states == [False]
-    assert gc.isenabled()
-    with task.uncollected(), task.uncollected():
-        assert not gc.isenabled()
-    assert gc.isenabled()
+    assert states == [True]
+    with task.computing(), task.computing():
+        assert task.is_computing()
+    assert not task.is_computing()
+
+
+def test_what_a_long_job_leaves_is_not_looked_through_again(monkeypatch):
+    frozen = []
+    monkeypatch.setattr(task.gc, "freeze", lambda: frozen.append(True))
+    with task.computing():
+        pass
+    assert frozen == []
+    monkeypatch.setattr(task, "_MANY_OBJECTS_S", 0.0)
+    with task.computing():
+        sum(range(10_000))
+    assert frozen == [True]
