@@ -43,7 +43,7 @@ def _one(events: Sequence[LogEvent], texts: Texts, budget: Budget | None) -> Dia
     found = failure.find(run)
     if found is not None and not (found.resolved and memory.ended_otherwise(run, found)):
         return memory.diagnose(run, found, texts, facts, budget)
-    other = refusal.diagnose(run, texts, facts)
+    other = (quiet.over_recommended(run, texts) if found is None else None) or refusal.diagnose(run, texts, facts)
     if other is not None:
         return other
     return memory.diagnose(run, found, texts, facts, budget) if found is not None else quiet.diagnose(run, texts)

@@ -33,6 +33,36 @@ def diagnose(run: Timeline, texts: Texts) -> Diagnosis:
     return _plain(run, Outcome.UNKNOWN, "unknown", "No failure in this text", text, wants=_wants(run))
 
 
+def over_recommended(run: Timeline, texts: Texts) -> Diagnosis | None:
+    """Metal work that failed without a reason, after buffers that were more than macOS recommends; else None.
+
+    Source: ggml-metal.m of 2023: a command buffer's status 5 is an error whose reason these versions did not print.
+    """
+    broken = run.named("metal_status")
+    warned = [m for m in run.named("working_set_warning") if broken and m.place < broken[0].place]
+    if not warned:
+        return None
+    key = warned[0]
+    return Diagnosis(
+        outcome=Outcome.FAILED,
+        memory_class="memory",
+        stage="decode",
+        device="Metal",
+        backend="Metal",
+        requested_bytes=None,
+        free_bytes=None,
+        limit_bytes=None,
+        cause=Cause.CAPACITY,
+        key_line=quoting.key_line(key, texts),
+        evidence=quoting.evidence([key, broken[0]]),
+        title="Metal gave up with more in use than it may keep",
+        summary="More was allocated than macOS recommends for the GPU, and then the GPU failed without a reason: memory "
+        "is the likely one.",
+        missing=_wants(run),
+        notes=quoting.notes(run),
+    )
+
+
 def _ends(run: Timeline) -> list[Mark]:
     """Lines that only say that it failed, or which part did."""
     # A measurement that failed says so in the words of a context that failed.
