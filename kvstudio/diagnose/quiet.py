@@ -56,8 +56,8 @@ def over_recommended(run: Timeline, texts: Texts) -> Diagnosis | None:
         key_line=quoting.key_line(key, texts),
         evidence=quoting.evidence([key, broken[0]]),
         title="Metal gave up with more in use than it may keep",
-        summary="More was allocated than macOS recommends for the GPU, and then the GPU failed without a reason: memory "
-        "is the likely one.",
+        summary="More was allocated than macOS recommends for the GPU, then the GPU failed without a reason: memory is "
+        "the likely one.",
         missing=_wants(run),
         notes=quoting.notes(run),
     )

@@ -32,6 +32,9 @@ PHRASES: dict[str, str] = {
     "virtgpu_alloc": "ggml-virtgpu: Couldn't allocate 1048576b of guest-host shared buffer",
     "shift_graph": "update: failed to allocate compute graph for K-shift",
     "planner_scratch": "ggml_new_tensor_impl: not enough space in the scratch memory pool (needed 5, available 4)",
+    "unknown_projector": "clip_init: failed to load model 'x.gguf': load_hparams: unknown projector type: locateanything",
+    "untyped_projector": "clip_init: failed to load model 'x.gguf': load_hparams: unknown projector type:",
+    "projector_invalid": "clip_init: failed to load model 'x.gguf': load_hparams: image_size (9999) is too large (max 8192)",
     "unknown_pre_tokenizer": "llama_model_load: error loading model: unknown pre-tokenizer type: 'kimi-k2'",
     "unknown_tensor_type": "gguf_init_from_file: tensor 'a' has invalid ggml type 39. should be in [0, 39)",
     "tensor_missing": "llama_model_load: error loading model: missing tensor 'output.weight'",
@@ -95,6 +98,11 @@ PHRASES: dict[str, str] = {
 
 #: Further lines that are read as the same phrase: other words of today's source, and those of older builds.
 MORE: tuple[tuple[str, str], ...] = (
+    ("unknown_projector", "clip_model_load: don't support projector with: resampler currently"),
+    (
+        "tensor_missing",
+        "clip_init: failed to load model 'x.gguf': load_tensors: unable to find tensor v.blk.3.attn_q.weight",
+    ),
     ("file_short", "read: string length 1048576 exceeds remaining file size 4096 bytes"),
     ("file_short", "gguf_init_from_reader: failed to seek to beginning of data section"),
     ("file_invalid", "gguf_init_from_reader: memory size overflow while allocating ggml context"),
