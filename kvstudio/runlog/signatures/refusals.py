@@ -21,7 +21,7 @@ REFUSALS: tuple[Signature, ...] = (
     _refusal("unknown_projector", "unsupported", ("projector type", "support projector"),
         r"unknown (?:vision )?projector type:? ?(?P<what>[\w.\-]+)|don't support projector with:? ?(?P<what2>[\w.\-]*)",
         "this build does not know projectors of the type {what}", "tools/mtmd/clip.cpp load_hparams; llava's clip.cpp of 2024"),
-    _refusal("untyped_projector", "file", "unknown projector type", r"unknown projector type:\s*$",
+    _refusal("untyped_projector", "file", "unknown projector type", r"unknown projector type:\W*$",
         "the projector's header does not name its type, which this build needs", "tools/mtmd/clip.cpp load_hparams"),
     _refusal("projector_invalid", "file", ("cannot be negative", "is too large (max", "must be greater than 0", "is less than image_min_pixels",
         "must be positive and less than", "must be in range [1, 256]", "audio hparams invalid"),
