@@ -39,8 +39,8 @@ class Application(QApplication):
 #: Objects made before the collector looks at the youngest; a case in the window is some ten thousand.
 _YOUNG = 50_000
 #: After so many looks at the young ones it looks at all.
-_OLD = 50
-_COLLECT_MS = 1000
+_OLD = 1000
+_COLLECT_MS = 100
 
 
 class Collector(QObject):
